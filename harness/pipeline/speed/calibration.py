@@ -1,4 +1,9 @@
-"""The range of a tensor that an observer looks for, found in fewer steps."""
+"""Avoid observer steps that cannot change the range of a tensor.
+
+Assumes upstream's search: two quantiles move by 1e-5 until the quantization error grows. Verified
+by digests of the search and of ``_compute_quantization_error`` (``originals``); tests compare the
+result bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,8 @@ def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """``HistogramObserver._non_linear_param_search``, with the same result bit for bit.
 
     Upstream moves two quantiles towards each other by 1e-5 of the total and compares them with
-    the cumulated histogram, two tensor operations a step, up to 100,000 steps. Which step first
-    passes each bin is found beforehand here; steps that pass none are skipped.
+    the cumulative histogram, with two tensor operations in each of up to 100,000 steps. This
+    function computes which step first passes each bin, and skips steps that pass none.
 
     Returns:
         The smallest and the largest value to represent, float tensors without dimensions.
@@ -26,7 +31,7 @@ def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     total = observer.histogram.sum().item()
     cumulated = observer.histogram.cumsum(0).numpy()
     rising, falling = _quantiles()
-    # A tensor is compared with a number in the tensor's dtype.
+    # torch compares a tensor with a number in the tensor's dtype.
     low, high = ((share * total).astype(cumulated.dtype) for share in (rising, falling))
     passed_low = numpy.searchsorted(low, cumulated, side="right").tolist()
     passed_high = numpy.searchsorted(-high, -cumulated, side="right").tolist()
@@ -46,7 +51,7 @@ def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
             down += 1
             left = start
         elif start < end:
-            down = min(passed_high[end], len(falling)) - 1  # nothing moves before
+            down = min(passed_high[end], len(falling)) - 1  # no bin is passed before
             continue
         else:
             break
@@ -60,8 +65,7 @@ def search_range(observer: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 @functools.cache
 def _quantiles() -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
-    """Every value of the two quantiles, summed up as upstream does, until both are beyond the
-    other's end."""
+    """Return all values of both quantiles, accumulated as upstream does."""
     steps = numpy.full(100_003, 1e-5)
     steps[0] = 0.0
     falling = -steps

@@ -1,6 +1,9 @@
-"""Python code of graphs, made when somebody wants it.
+"""Avoid generating Python code for graphs that never run.
 
-Each pass over a graph makes Python code of it, and hardly any graph is ever run.
+Each pass over a graph generates its Python code, and almost no graph runs.
+
+Assumes that all reads of the code go through ``forward``, the call, pickling and three attributes.
+Verified by digests of ``GraphModule`` and the classes that read or set its code (``originals``).
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ _OF_THE_CODE = ("_code", "_lineno_map", "_prologue_start")
 
 
 class DeferredCode:
-    """The Python code of a graph, made when somebody asks for it.
+    """The Python code of a graph, generated on first use.
 
-    It stands where the module's class has ``forward``, and is what ``recompile`` returns.
+    It replaces ``forward`` of the module's class, and ``recompile`` returns it.
     """
 
     def __init__(self, module: GraphModule) -> None:
@@ -32,7 +35,7 @@ class DeferredCode:
 
     @functools.cached_property
     def made(self) -> Any:
-        """What upstream's ``recompile`` returns; it puts the real ``forward`` in our place."""
+        """Result of upstream's ``recompile``, which also sets the class's real ``forward``."""
         module = self._module()
         assert module is not None, "the module is gone"
         return _recompile(module)
@@ -46,7 +49,7 @@ class DeferredCode:
 
 
 class _FromCode:
-    """An attribute of a graph module that ``recompile`` sets."""
+    """An attribute of graph modules that upstream's ``recompile`` sets."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,15 +64,15 @@ class _FromCode:
 
 
 def _settle(module: GraphModule) -> None:
-    """Make the code now, if it was put off."""
+    """Generate the code now if it was deferred."""
     waiting = vars(type(module)).get("forward")
     if isinstance(waiting, DeferredCode):
         assert waiting.made is not None
 
 
 def _recompile_later(module: GraphModule) -> Any:
-    """Stands for ``GraphModule.recompile``; each module has a class of its own."""
-    if isinstance(module, _LazyGraphModule):  # upstream's own way to do this, in some places
+    """Replaces ``GraphModule.recompile``; each module has its own class."""
+    if isinstance(module, _LazyGraphModule):  # upstream defers this one itself
         return _recompile(module)
     if isinstance(module._graph._codegen, _PyTreeCodeGen):
         module._in_spec = module._graph._codegen.pytree_info.in_spec
@@ -90,13 +93,13 @@ def _call_wrapped(module: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _reduce_settled(module: GraphModule) -> Any:
-    """Pickling takes the code from the module's attributes."""
+    """Replaces ``__reduce__``, which reads the code from the module's attributes."""
     _settle(module)
     return _reduce(module)
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Put off the code of every graph module from now on."""
+    """Defer the code of every graph module from now on."""
     replace(GraphModule, "recompile", _recompile_later)
     replace(GraphModule, "__reduce__", _reduce_settled)
     for name in _OF_THE_CODE:

@@ -1,8 +1,11 @@
-"""What executorch imports of Inductor, put off until a program needs it.
+"""Avoid loading Inductor when executorch is imported.
 
-``executorch.exir`` imports a pass of torch's that undoes ``auto_functionalized``, and with it
-Inductor's pattern matcher and lowerings: a fifth of the time until a process can lower anything. It
-is asked once a program, and nearly none has such a node: what the pass does to the others is here.
+``executorch.exir`` imports a torch pass that reverts ``auto_functionalized``, and with it
+Inductor's pattern matcher and lowerings: a fifth of the time until a process can lower. The pass
+runs once a program, and almost no program has such a node.
+
+Assumes that the pass only removes copies onto themselves and dead code from other programs, which
+this module does without Inductor. Verified by digests of the pass (``originals``).
 """
 
 from __future__ import annotations
@@ -23,16 +26,16 @@ _NAME = "unsafe_remove_auto_functionalized_pass"
 
 
 class _Standing(MetaPathFinder, Loader):
-    """Finds, in place of torch's module, one that stands for it."""
+    """Finder and loader of a replacement for torch's module."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Only for that module."""
+        """Find the replacement; other modules are not affected."""
         return ModuleSpec(fullname, self) if fullname == _PASS else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """All that is in it."""
+        """Set the module's only public function."""
         setattr(module, _NAME, _remove)
 
 
@@ -40,16 +43,16 @@ _STANDING = _Standing()
 
 
 def install() -> None:
-    """Stand for the module from now on; where it is loaded already, it stays.
+    """Replace the module in future imports; a loaded module stays.
 
-    Nothing of torch's name is loaded by this, so that it can be done before torch is imported.
+    Loads no part of torch, so that it can run before torch is imported.
     """
     if _STANDING not in sys.meta_path:
         sys.meta_path.insert(0, _STANDING)
 
 
 def uninstall() -> None:
-    """Leave the import to torch again."""
+    """Restore torch's module."""
     if _STANDING in sys.meta_path:
         sys.meta_path.remove(_STANDING)
     for module in list(sys.modules.values()):
@@ -58,7 +61,7 @@ def uninstall() -> None:
 
 
 def _remove(program: ExportedProgram) -> ExportedProgram:
-    """Stands for ``unsafe_remove_auto_functionalized_pass``."""
+    """Replaces ``unsafe_remove_auto_functionalized_pass``."""
     if not _is_plain(program):
         done: ExportedProgram = _real()(program)
         return done
@@ -75,7 +78,7 @@ def _remove(program: ExportedProgram) -> ExportedProgram:
 
 
 def _is_plain(program: ExportedProgram) -> bool:
-    """Whether a program has no node that Inductor would take apart, and no graph but its own."""
+    """Return whether a program has no node that Inductor would rewrite, and no submodule graph."""
     from executorch.exir.delegate import executorch_call_delegate
     from torch.fx import GraphModule
 
@@ -93,7 +96,7 @@ def _is_plain(program: ExportedProgram) -> bool:
 
 
 def _real() -> Any:
-    """Torch's own."""
+    """Import and return torch's function."""
     if _STANDING in sys.meta_path:
         sys.meta_path.remove(_STANDING)
     if getattr(sys.modules.get(_PASS), _NAME, None) is _remove:

@@ -1,4 +1,12 @@
-"""What torch and exir compute again for every program though it depends on none, kept."""
+"""Avoid recomputing results of torch and exir that do not depend on the program.
+
+The largest are overrides of composite operators (36,000 kernels, registered and removed six times a
+program) and the list of composite operators.
+
+Assumes that the results depend only on the cache key: the overrides and their operators' kernels,
+the number of registered operators and loaded modules, or the arguments. Verified by digests of the
+code that computes them and of the caches that are exchanged here (``originals``).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +39,7 @@ Overrides = dict[Any, Callable[..., Any]]
 
 
 class CompositeOverrides(Overrides):
-    """Overrides that are kept as they are, and what tells them from others."""
+    """A set of overrides that does not change, with its cache key."""
 
     def __init__(self, overrides: Overrides) -> None:
         super().__init__(overrides)
@@ -44,7 +52,7 @@ def _key(overrides: Overrides) -> frozenset[Any]:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """The Python kernels of an operator before and inside an override, and its fake rule."""
+    """Python kernels of an operator before and during an override, and its fake rule."""
 
     before: dict[Any, Any]
     inside: dict[Any, Any]
@@ -52,10 +60,10 @@ class _Kernels:
 
 
 class _CachedOverrides:
-    """Stands for torch.export's override of composite operators.
+    """Replaces torch.export's override of composite operators.
 
-    The first time a set of overrides is entered, upstream's own code registers it and the
-    outcome is kept; the next time the operators' kernel tables are exchanged for the kept ones.
+    The first time, upstream's code registers a set of overrides, and the kernel tables are cached.
+    After that, the operators' kernel tables are exchanged for the cached ones.
     """
 
     def __init__(self, original: Callable[[Overrides], AbstractContextManager[None]]) -> None:
@@ -104,11 +112,11 @@ def can_record_operators() -> bool:
 
 @contextmanager
 def record_decomposed_operators() -> Iterator[set[Any]]:
-    """Collect the operators that a decomposition asks its table about.
+    """Collect the operators that a decomposition looks up in its table, within a block.
 
-    Composite ones are overridden by kernels in Python, whose cache of the dispatcher's answers is
-    empty then: who was called has something there. Others come to the tracer, which looks them up.
-    Both may also be taken apart by name.
+    Composite operators are overridden by Python kernels, whose dispatch cache is empty at first:
+    an operator with a cache entry was called. The tracer looks up the other operators. Both may
+    also be decomposed by name.
     """
     met: set[Any] = set()
 
@@ -132,7 +140,7 @@ def record_decomposed_operators() -> Iterator[set[Any]]:
 
 
 def _record_called(overridden: Iterable[Any]) -> None:
-    """Note those of the operators that were called since they were overridden."""
+    """Record the operators that were called since they were overridden."""
     if _recordings:
         called = {op for op in overridden if op._dispatch_cache}
         for met in _recordings:
@@ -149,7 +157,7 @@ def _exchange(op: Any, kernels: dict[Any, Any]) -> None:
 
 
 def normalize_override(function: Callable[..., Any] | None) -> Any:
-    """Upstream makes a new function for "decompose this" each time; they are all the same."""
+    """Return one value for all of upstream's "decompose this" functions, which are equivalent."""
     inner = getattr(function, "func", None)
     if inner is not None and inner.__name__ == "_special_op_to_decompose_cia":
         return inner.__name__
@@ -157,7 +165,7 @@ def normalize_override(function: Callable[..., Any] | None) -> Any:
 
 
 class _CachedCompositeOperators:
-    """The composite operators, as long as nothing is registered."""
+    """Lists composite operators, and caches the list until an operator is registered."""
 
     def __init__(self, collect: Callable[[], Any]) -> None:
         self._collect = collect
@@ -166,7 +174,7 @@ class _CachedCompositeOperators:
         self._loaded: tuple[int, ...] | None = None
 
     def __call__(self) -> Any:
-        # Listing all operators takes 6 ms; nothing is registered without one of these growing.
+        # A list of all operators takes 6 ms. A registration increases one of these numbers.
         loaded = len(sys.modules), len(torch.ops.loaded_libraries), len(torch.library._defs)
         if loaded != self._loaded and self._registered != _registrations():
             self._found = self._collect_at_once()
@@ -175,14 +183,14 @@ class _CachedCompositeOperators:
         return self._found
 
     def _collect_at_once(self) -> Any:
-        """As upstream, which materialises those of C++ anew for each of forty namespaces."""
+        """Collect as upstream, but materialize C++ operators once instead of 40 times."""
         export_utils._materialize_cpp_cia_ops()
         with patch.object(export_utils, "_materialize_cpp_cia_ops", lambda: None):
             return self._collect()
 
 
 def _registrations() -> tuple[int, int]:
-    """Changes whenever an operator or a namespace is registered."""
+    """Return numbers that change when an operator or a namespace is registered."""
     return len(torch._C._dispatch_get_all_op_names()), len(torch.ops._dir)
 
 
@@ -190,26 +198,26 @@ _NOTHING_YET = torch.tensor(())
 
 
 def _reset_philox(state: Any) -> None:
-    """Stands for ``PhiloxState.reset``, which makes six tensors without elements for a program."""
+    """Replaces ``PhiloxState.reset``, which creates six empty tensors a program."""
     state.seed = state.base_offset = _NOTHING_YET
     state.relative_offset = 0
     state.offset_advanced_at_least_once = False
 
 
 class CallSpec(NamedTuple):
-    """``ExportedProgram.call_spec``, which upstream makes a class for each time it is asked."""
+    """Result of ``ExportedProgram.call_spec``; upstream creates a class for each access."""
 
     in_spec: Any
     out_spec: Any
 
 
 def _call_spec(program: ExportedProgram) -> CallSpec:
-    """Stands for ``ExportedProgram.call_spec``."""
+    """Replaces ``ExportedProgram.call_spec``."""
     calls = program.module_call_graph
     if not calls:
         return CallSpec(None, None)
     if calls[0].fqn or (signature := calls[0].signature) is None:
-        spec: CallSpec = _upstream_call_spec(program)  # says what is wrong
+        spec: CallSpec = _upstream_call_spec(program)  # raises upstream's error
         return spec
     return CallSpec(signature.in_spec, signature.out_spec)
 
@@ -220,7 +228,7 @@ _order_of = exir_tensor.dim_order_from_stride
 
 
 def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
-    """Stands for exir's, which makes a class for each tensor to compare symbols by."""
+    """Replaces exir's, which creates a class for each tensor to compare symbols."""
     if any(type(one) is not int or one <= 0 for one in stride):
         order: tuple[Any, ...] = _order_of(stride)
         return order
@@ -228,18 +236,18 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Keep overrides and composite operators from now on."""
+    """Cache these results from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
     replace(torch.export.exported_program, override.__name__, _CachedOverrides(override))
     collect_once = _CachedCompositeOperators(export_utils._collect_all_valid_cia_ops)
     for module in (export_utils, torch.export.exported_program, torch.export.decomp_utils):
         replace(module, "_collect_all_valid_cia_ops", collect_once)
     replace(decompositions_for_rng.PhiloxState, "reset", _reset_philox)
-    # Asked for each field of each instance that is serialized; it compiles what it finds as text.
+    # Called for each field of each serialized instance; it compiles annotations.
     replace(_dataclass, "get_type_hints", functools.cache(typing.get_type_hints))
     replace(ExportedProgram, "call_spec", _property.getter(_call_spec))
     replace.replace_everywhere(_order_of, _dim_order_from_stride)
-    # The name of each node is made of its operator's, which are a few hundred.
+    # Node names derive from a few hundred operator names.
     replace(fx_graph, "_snake_case", functools.lru_cache(4096)(fx_graph._snake_case))
-    # Where a node came from, which nobody writes to, is shared by copies of it.
+    # Copies of a node share its provenance, which no code modifies.
     replace(NodeSource, "__deepcopy__", lambda self, memo: self)

@@ -1,10 +1,13 @@
-"""Room for the frames of a cell.
+"""Avoid repeated memory mapping by Python's stack while a cell runs.
 
-CPython (3.11 and later) keeps the frames of a thread in chunks of 16 KiB, which it maps when a call
-does not fit and unmaps when that call returns (``push_chunk``, Python/pystate.c). A loop that calls
-across the end of a chunk asks the kernel for memory at each call: hundreds of times for a mean that
-goes to Metal. A frame that is larger than a chunk gets one of the next power of two, and what it
-calls has the rest. No vendor's function is replaced, so that ``--no-speed`` leaves it as it is.
+CPython (3.11 and later) stores the frames of a thread in chunks of 16 KiB. It maps a chunk when a
+call does not fit, and unmaps it when that call returns (``push_chunk``, Python/pystate.c). A loop
+that calls across the end of a chunk therefore maps memory at each call: hundreds of times for a
+mean on Metal. A frame that is larger than a chunk gets a chunk of the next power of two, which its
+callees share.
+
+Assumes CPython's chunk allocation; elsewhere the wrapper has no effect. It replaces no vendor
+function, so ``--no-speed`` does not affect it.
 """
 
 from __future__ import annotations
@@ -18,15 +21,15 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _SLOTS = 1 << 17
-"""Values of 8 bytes that the frame could push: 1 MiB and what a frame has beside it, in a chunk of
-2 MiB. None is ever touched."""
+"""Stack size of the frame in values of 8 bytes: 1 MiB, so that the chunk has 2 MiB. The memory is
+never touched."""
 
 
 def run_in_one_stack_chunk(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The same function, whose calls find their frames in one chunk.
+    """Wrap a function so that it and its callees use one stack chunk.
 
     Args:
-        function: what calls a lot; what it calls has the room, on whatever thread.
+        function: a function with many calls, on any thread.
     """
 
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _R:

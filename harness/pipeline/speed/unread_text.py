@@ -1,13 +1,16 @@
-"""What is made to be read, and by nobody, left out.
+"""Avoid formatting graphs, stacks and progress bars that no one reads.
 
-exir writes the whole graph as Python once for each delegate that it cuts out, and XNNPACK twice for
-each delegate, as an argument of ``debug``: the text is made whether it is logged or not. With two
-dozen delegates that is a twelfth of lowering. The partitioners of XNNPACK and MLX ask by
-``inspect.stack`` which functions called them; it looks for the source of each frame, which below a
-worker of pytest takes a third of an operator's lowering. So does torch's database of operators for
-each sample that it makes, to find a test of its own. Each walk over a graph makes a progress
-bar, shown or not. For each node that they make Arm's passes format the whole stack of calls, of
-which they keep the second line from below.
+* exir formats the whole graph as Python for each delegate it creates, and XNNPACK twice for each
+  delegate, as an argument of ``debug``, whether it is logged or not: a twelfth of lowering with two
+  dozen delegates.
+* The partitioners of XNNPACK and MLX call ``inspect.stack`` to find their callers. It reads the
+  source of each frame: a third of an operator's lowering in a pytest worker. torch's operator
+  database does the same for each sample.
+* Each walk over a graph creates a progress bar, visible or not.
+* Arm's passes format the whole stack for each new node and use its second innermost line.
+
+Assumes that these callers read only names of files and functions, or that line. Verified by digests
+of the callers (``originals``). With logging at DEBUG, graphs are formatted as upstream does.
 """
 
 from __future__ import annotations
@@ -29,22 +32,22 @@ from torch.fx import GraphModule, interpreter
 from harness.vendors.replacements import AttributeReplacer
 
 _stack = inspect.stack
-# They look at frames, and at names of functions and files, alone.
+# Callers that read only frames and the names of functions and files.
 _ASKING = frozenset(
     {"_check_if_called_from_to_backend", "_is_to_edge_transform_and_lower", "extract_test_fn"}
 )
 
 _format_stack = traceback.format_stack
-# They keep the second line from below.
+# Callers that use the second innermost line.
 _OF_TWO = "/backends/arm/_passes/arm_pass"
 _bar = vars(interpreter)["tqdm"]
 
 
 class _TextMethod:
-    """A method of graph modules that writes their graph; it writes nothing while nobody reads it.
+    """A method of graph modules that formats the graph, or returns no text while skipped.
 
-    It stays where it is. Each module has a class of its own, and to write to a class that thousands
-    derive from is to go through all of them.
+    The method is replaced once: an assignment to a class visits all of its subclasses, and each
+    graph module has its own class.
     """
 
     def __init__(self, method: str, replace: AttributeReplacer) -> None:
@@ -59,7 +62,7 @@ class _TextMethod:
 
     @contextmanager
     def skip(self) -> Iterator[None]:
-        """Nobody reads it in here."""
+        """Return no text within a block."""
         self._unread += 1
         try:
             yield
@@ -70,7 +73,7 @@ class _TextMethod:
 def _skip_unread_text(
     function: Callable[..., Any], logger: logging.Logger, text: _TextMethod
 ) -> Any:
-    """The same function, in which graphs have no text while nothing is logged."""
+    """Wrap a function so that it formats no graph unless its logger is enabled for DEBUG."""
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +86,7 @@ def _skip_unread_text(
 
 
 def _callers(context: int = 1) -> list[inspect.FrameInfo]:
-    """Stands for ``inspect.stack``."""
+    """Replaces ``inspect.stack``."""
     asking = sys._getframe(1)
     if asking.f_code.co_name not in _ASKING:
         return inspect.getouterframes(asking, context)
@@ -98,7 +101,7 @@ def _callers(context: int = 1) -> list[inspect.FrameInfo]:
 
 
 def _lines_of_callers(f: FrameType | None = None, limit: int | None = None) -> list[str]:
-    """Stands for ``traceback.format_stack``."""
+    """Replaces ``traceback.format_stack``."""
     if f is None:
         f = sys._getframe(1)
         is_arms = _OF_TWO in f.f_code.co_filename
@@ -107,19 +110,19 @@ def _lines_of_callers(f: FrameType | None = None, limit: int | None = None) -> l
 
 
 class _NoBar:
-    """A progress bar that is not shown."""
+    """A progress bar that is not visible."""
 
     def update(self, _: int) -> None:
-        """Take note of nothing."""
+        """Do nothing."""
 
 
 def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
-    """Stands for ``tqdm``, which makes locks and counts time for a bar that is not shown."""
+    """Replaces ``tqdm``, which creates locks and measures time for a bar that is not visible."""
     return _NoBar() if disable else _bar(*args, **options)
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Leave such things out from now on."""
+    """Skip this text from now on."""
     replace(inspect, "stack", _callers)
     replace(traceback, "format_stack", _lines_of_callers)
     replace(interpreter, "tqdm", _bar_if_shown)

@@ -1,5 +1,6 @@
-"""From an edge program to its delegates' payloads.
+"""Avoid repeated work between an edge program and its delegates' payloads.
 
-Partitions are merged with fewer steps (``merging``), and a payload of XNNPACK's is written by this
-process (``payloads``), by the compiler's own account of the schema (``schema``).
+* ``partitions``: partitions merge in fewer steps.
+* ``payloads``: XNNPACK's payloads are serialized in this process, with the schema that
+  ``flatc_schema`` parses.
 """

@@ -1,7 +1,7 @@
-"""A schema of FlatBuffers as ``flatc`` has understood it.
+"""Parse a FlatBuffers schema from the binary form that ``flatc`` compiles.
 
-``flatc --schema --binary`` writes what it made of a schema as a FlatBuffer, which reflection.fbs of
-FlatBuffers describes; the numbers of fields and of types below are that file's.
+``flatc --schema --binary`` writes a schema as a FlatBuffer, which FlatBuffers' reflection.fbs
+describes; the numbers of fields and types below come from that file.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ class SchemaField(NamedTuple):
     """A field of a table."""
 
     slot: int
-    """Its place in the table's list of offsets."""
+    """Index in the table's vtable."""
 
     base: BaseType
     element: BaseType | None
-    """Of a vector."""
+    """Type of a vector's elements; None for other fields."""
 
     number: int
-    """The number of the one of the schema's tables, or of its enumerations, it holds."""
+    """Index of the field's table or enumeration in the schema; -1 for neither."""
 
     default: int | float
     is_deprecated: bool
 
 
 class FlatbufferSchema(NamedTuple):
-    """Tables and unions by their number, fields and members by name."""
+    """A schema: tables and unions by index, fields and members by name."""
 
     tables: list[dict[str, SchemaField]]
     unions: list[dict[str, tuple[int, int]]]
-    """By name what tells a member, and the number of its table."""
+    """Discriminator and table index of each member, by name."""
 
     root: int
     identifier: bytes
 
 
 class NotSerializable(Exception):
-    """Something that is left to ``flatc``."""
+    """A schema or value that only ``flatc`` can serialize."""
 
 
 def parse_schema(compiled: bytes) -> FlatbufferSchema:
-    """What is in a compiled schema.
+    """Parse a compiled schema.
 
     Args:
-        compiled: ``flatc``'s file, ``reflection.Schema``.
+        compiled: bytes of ``flatc``'s file, a ``reflection.Schema``.
 
     Raises:
-        NotSerializable: it has structs, or fields with more to them than their type.
+        NotSerializable: the schema has structs, or fields with special attributes.
     """
     start = number_types.UOffsetTFlags.packer_type.unpack_from(compiled, 0)[0]
     schema = _FlatbufferTable(compiled, start)
@@ -90,27 +90,27 @@ def parse_schema(compiled: bytes) -> FlatbufferSchema:
 
 
 class _FlatbufferTable(Table):  # type: ignore[misc]
-    """A table of a buffer; its fields by their number."""
+    """A table in a buffer; methods read fields by number."""
 
     def _at(self, field: int) -> int:
         return cast(int, self.Offset(4 + 2 * field))
 
     def number(self, field: int, kind: Any) -> Any:
-        """A number, 0 where it is not said."""
+        """Read a number; 0 if it is absent."""
         at = self._at(field)
         return self.Get(kind, at + self.Pos) if at else 0
 
     def text(self, field: int) -> str:
-        """A string, empty where it is not said."""
+        """Read a string; empty if it is absent."""
         at = self._at(field)
         return cast(bytes, self.String(at + self.Pos)).decode() if at else ""
 
     def table(self, field: int) -> _FlatbufferTable:
-        """A table that is there."""
+        """Read a required table."""
         return _FlatbufferTable(self.Bytes, self.Indirect(self._at(field) + self.Pos))
 
     def tables(self, field: int) -> Iterator[_FlatbufferTable]:
-        """A vector of tables."""
+        """Read a vector of tables."""
         if at := self._at(field):
             first = self.Vector(at)
             for place in range(first, first + 4 * self.VectorLen(at), 4):
@@ -130,7 +130,7 @@ def _field(said: _FlatbufferTable) -> SchemaField:
     kind = said.table(1)
     base = BaseType(kind.number(0, number_types.Int8Flags))
     is_deprecated = bool(said.number(_DEPRECATED, number_types.BoolFlags))
-    # That of what is held elsewhere may always be left out.
+    # Fields that are stored by offset are always optional.
     special = (_REQUIRED, _KEY, _LONG_OFFSET, *((_OPTIONAL,) if base < BaseType.STRING else ()))
     is_special = any(said.number(each, number_types.BoolFlags) for each in special)
     if not is_deprecated and (is_special or any(said.tables(_ATTRIBUTES))):

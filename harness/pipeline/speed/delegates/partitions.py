@@ -1,7 +1,10 @@
-"""Partitions merged with fewer steps.
+"""Avoid node-by-node searches when partitions are merged.
 
-XNNPACK's partitioner asks of each two of an LSTM's hundred groups whether what uses them leads back
-into them, and looks at each node on the way, one by one. Sets know whether they have one in common.
+For each two of an LSTM's hundred groups XNNPACK's partitioner checks whether a user leads back into
+them, one node at a time. Set intersections replace the loop.
+
+Assumes that ``downstreams_of`` returns the set of later nodes. Verified by digests of the viewer
+and of ``validate_partition`` (``originals``).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ _upstream = GroupBasedPartitioner._can_merge_partitions
 def _can_merge_partitions(
     partitioner: GroupBasedPartitioner, one: int, other: int, partitions: dict[int, Any]
 ) -> bool:
-    """Stands for ``GroupBasedPartitioner._can_merge_partitions``."""
+    """Replaces ``GroupBasedPartitioner._can_merge_partitions``."""
     nodes = {*partitions[one].nodes, *partitions[other].nodes}
     users = {user for node in nodes for user in node.users}.difference(nodes)
     after = partitioner.dependency_viewer.downstreams_of

@@ -1,10 +1,13 @@
-"""Payloads of XNNPACK, written by this process.
+"""Avoid a ``flatc`` process for each XNNPACK payload.
 
-Upstream writes a delegate's graph as JSON and has ``flatc`` make a FlatBuffer of it, a process for
-each of the two dozen delegates of an LSTM, which reads the schema again: 10 ms, as long as a pass.
-The builder of the ``flatbuffers`` package puts fields where ``flatc`` does if it is told them in
-its order: what is held by a table before the table, in the order of JSON, then the table's own
-fields, the largest first and of each size the last first.
+Upstream writes a delegate's graph as JSON and runs ``flatc`` to create a FlatBuffer, which parses
+the schema again for each of an LSTM's two dozen delegates: 10 ms, as long as a pass. This module
+uses the builder of the ``flatbuffers`` package.
+
+Assumes ``flatc``'s order: values of a table's fields before the table, in the order of JSON; then
+the table's fields, the largest first, and of equal sizes the last first. Verified by digests of the
+serializer, ``flatc``'s caller and the builder (``originals``); tests compare bytes. Other values
+are left to ``flatc``.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ from harness.pipeline.speed.delegates.flatc_schema import (
 from harness.vendors.replacements import AttributeReplacer
 
 _upstream: Callable[[Any], bytes] = upstream.convert_to_flatbuffer
-_OFFSET = 4  # bytes of where something is that a table or a vector holds
-_INFINITE = ("-inf", "+inf", "inf")  # JSON has no numbers for them
+_OFFSET = 4  # bytes of an offset
+_INFINITE = ("-inf", "+inf", "inf")  # JSON has no such numbers
 _NORMAL = numpy.finfo(numpy.float32)
 _HALFWAY, _BELOW_FLOAT = 1 << 28, (1 << 29) - 1
 
@@ -58,8 +61,7 @@ _FLAGS: dict[BaseType, Any] = {
 
 
 class _Builder(flatbuffers.Builder):  # type: ignore[misc]
-    """A builder whose tables share a list of offsets where they are of one size, as ``flatc``'s;
-    the package's do where the offsets are the same."""
+    """A builder whose tables share a vtable only if they have the same size, as ``flatc``'s do."""
 
     def __init__(self) -> None:
         super().__init__(1024)
@@ -67,13 +69,13 @@ class _Builder(flatbuffers.Builder):  # type: ignore[misc]
 
 
 class _SharedVtables(dict[Any, int]):
-    """Where lists of offsets were written, for tables of each size."""
+    """Positions of written vtables, by table size and offsets."""
 
     def __init__(self, builder: _Builder) -> None:
         self._builder, self._size = builder, 0
 
     def get(self, offsets: Any, default: Any = None) -> Any:
-        """Asked at the end of a table."""
+        """Look up a vtable; the builder calls it at the end of each table."""
         self._size = self._builder.Offset() - self._builder.objectEnd
         return super().get((self._size, offsets), default)
 
@@ -82,7 +84,7 @@ class _SharedVtables(dict[Any, int]):
 
 
 class _PayloadWriter:
-    """Writes one buffer.
+    """Serializes one payload.
 
     Args:
         of: the schema.
@@ -93,11 +95,11 @@ class _PayloadWriter:
         self._builder = _Builder()
 
     def write(self, graph: Any) -> bytes:
-        """A dataclass as the schema's root.
+        """Serialize a dataclass as the schema's root table.
 
         Raises:
-            NotSerializable: a value is not plainly what its field is of.
-            KeyError: it has a field that the schema does not.
+            NotSerializable: a value does not have exactly its field's type.
+            KeyError: the schema lacks a field of the dataclass.
         """
         root = self._write_table(self._schema.root, graph)
         self._builder.Finish(root, self._schema.identifier)
@@ -167,14 +169,14 @@ class _PayloadWriter:
 
 @functools.cache
 def _list_fields(kind: Hashable) -> tuple[str, ...]:
-    """The fields of a dataclass, in the order in which JSON has them."""
+    """List the fields of a dataclass in the order of JSON."""
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         raise NotSerializable(str(kind))
     return tuple(each.name for each in dataclasses.fields(kind))
 
 
 def _convert_number(base: BaseType, value: Any) -> int | float:
-    """A number as ``flatc`` reads it from JSON.
+    """Convert a number as ``flatc`` reads it from JSON.
 
     Raises:
         NotSerializable: the value has another type than its field, or would be rounded twice on
@@ -197,7 +199,7 @@ def _convert_number(base: BaseType, value: Any) -> int | float:
 
 @functools.cache
 def _load_schema() -> FlatbufferSchema | None:
-    """XNNPACK's; nothing where it is more than is written here, or ``flatc`` does not tell."""
+    """Load XNNPACK's schema; None if it has unsupported features or ``flatc`` fails."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "schema.fbs")
         text.write_bytes(upstream._get_schema_bytes())
@@ -210,7 +212,7 @@ def _load_schema() -> FlatbufferSchema | None:
 
 
 def _convert_to_flatbuffer(graph: Any) -> bytes:
-    """Stands for ``convert_to_flatbuffer``, which also tells what is wrong with a graph."""
+    """Replaces ``convert_to_flatbuffer``, which also reports errors of a graph."""
     found = _load_schema()
     if found is not None and upstream.logger.getEffectiveLevel() != logging.DEBUG:
         try:
@@ -221,5 +223,5 @@ def _convert_to_flatbuffer(graph: Any) -> bytes:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Write payloads here from now on."""
+    """Serialize payloads in this process from now on."""
     replace(upstream, "convert_to_flatbuffer", _convert_to_flatbuffer)

@@ -1,6 +1,8 @@
-"""From an exported program to an edge program: what each target of a case would make again.
+"""Avoid repeating the conversion to an edge program for each target of a case.
 
-``tables`` of decompositions are made once; a program is made ``functional`` and decomposed
-(``decomposing``) once for the targets that ask for the same, and so is its ``edge`` program. What
-is traced all the same is traced without writing to torch's class of modules (``tracing``).
+* ``decomposition_tables``: tables are created once a process.
+* ``decompositions``: targets that decompose a program alike share the result; a program that needs
+  no trace to become functional (``functionalization``) is not traced.
+* ``edge_programs``: targets with the same options share the edge program.
+* ``traces``: the remaining traces do not modify torch's ``Module`` class.
 """

@@ -1,4 +1,8 @@
-"""Tables of decompositions, made once for all programs that want the same."""
+"""Avoid rebuilding decomposition tables for every program.
+
+Assumes that a table depends only on the registered operators and on the arguments of the function
+that creates it. Verified by digests of these functions and their callees (``originals``).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ _of_composites: dict[Any, Callable[..., Any]] = {}
 
 
 def _decompose_composite_by_one(op: Any) -> Callable[..., Any]:
-    """Stands for ``_get_decomp_for_cia``, which makes a new function that does the same."""
+    """Replaces ``_get_decomp_for_cia``, which creates a new equivalent function at each call."""
     key = op, op.py_kernels.get(_COMPOSITE)
     if key not in _of_composites:
         _of_composites[key] = _decompose_composite(op)
@@ -31,12 +35,12 @@ _splits: dict[Any, tuple[Any, CompositeOverrides, Overrides]] = {}
 
 
 def _split_once(table: Overrides) -> tuple[Overrides, Overrides]:
-    """Stands for torch.export's division of a table into composite operators and others.
+    """Replaces torch.export's split of a table into composite operators and others.
 
     Upstream copies and looks up all 1,100 operators for every program.
     """
     preservable = export_utils._collect_all_valid_cia_ops()
-    # Known by normalize_override, which lasts as long as the table is kept.
+    # Compared by normalize_override, which lasts as long as the table is kept.
     key = id(preservable), tuple(map(id, table)), tuple(map(id, table.values()))
     kept = _splits.get(key)
     if kept is None:
@@ -51,7 +55,7 @@ _defaults: tuple[Any, Any] | None = None
 
 
 def _default_once() -> decomp_utils.CustomDecompTable:
-    """Stands for ``default_decompositions``, which asks 650 operators for theirs."""
+    """Replaces ``default_decompositions``, which looks up 650 operators."""
     global _defaults
     preservable = export_utils._collect_all_valid_cia_ops()
     if _defaults is None or _defaults[0] is not preservable:
@@ -65,8 +69,7 @@ def _default_once() -> decomp_utils.CustomDecompTable:
 
 
 def _materialize(table: Any) -> dict[Any, Any]:
-    """Stands for ``CustomDecompTable.materialize``, which asks 1,100 operators of ATen whether they
-    are others than ATen's."""
+    """Replaces ``CustomDecompTable.materialize``, which checks the namespace of 1,100 operators."""
     for op in _others_than_atens():
         if op not in table.decomp_table and op not in table.deleted_custom_ops:
             table.decomp_table[op] = _decompose_composite_by_one(op)
@@ -94,7 +97,7 @@ _decompositions: dict[Any, dict[Any, Any]] = {}
 def _get_decompositions_once(
     aten_ops: Sequence[Any], type: str = "post_autograd"
 ) -> dict[Any, Callable[..., Any]]:
-    """Stands for ``get_decompositions``, which sorts all 1,500 known ones at each call."""
+    """Replaces ``get_decompositions``, which sorts all 1,500 decompositions at each call."""
     known = _decomp.global_decomposition_table.get(type, {})
     key = (tuple(aten_ops), type, len(known), hash(tuple(map(id, known.values()))))
     if key not in _decompositions:
@@ -103,7 +106,7 @@ def _get_decompositions_once(
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Make each table once from now on."""
+    """Create each table once from now on."""
     replace(decomp_utils.CustomDecompTable, "materialize", _materialize)
     for original, replacement in (
         (_get_decompositions, _get_decompositions_once),

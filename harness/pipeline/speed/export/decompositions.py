@@ -1,10 +1,14 @@
-"""Decompositions of programs that were decomposed before.
+"""Avoid tracing a program again for decompositions whose result is known.
 
-exir decomposes a program up to three times: to make it functional, but for what a partitioner asks
-to be left, and once more when that was checked. Each time all of it is traced anew. The first gives
-the same for all targets of a case, as they share the exported program; so does the second where
-what they leave whole is not met on the way; the last usually finds nothing that is left to
-decompose.
+exir decomposes a program up to three times: to make it functional, without the operators that a
+partitioner preserves, and after checking those. Each time it traces the whole program. The first
+result is the same for all targets of a case, which share the exported program. The second is the
+same if the trace does not meet the operators that differ between targets. The last one usually
+finds nothing to decompose.
+
+Assumes that a decomposition depends only on the program and the table's entries for operators that
+the trace looks up. Verified by snapshots of the program (``ProgramSnapshot``) before each reuse,
+and by digests of torch's decomposition and of what copies of a program contain (``originals``).
 """
 
 from __future__ import annotations
@@ -34,17 +38,16 @@ from harness.vendors.replacements import AttributeReplacer
 
 _Table = Mapping[Any, Callable[..., Any]]
 _upstream: Callable[..., ExportedProgram] = ExportedProgram.run_decompositions
-# How a program was when upstream made it functional, and what came of it; by the program.
+# By program: its snapshot when it was made functional, and the result.
 _functional: weakref.WeakKeyDictionary[ExportedProgram, tuple[ProgramSnapshot, ExportedProgram]] = (
     weakref.WeakKeyDictionary()
 )
-# How a program was when it had been decomposed, and of which one that was kept it is a copy; by the
-# program.
+# By decomposed program: its snapshot, and the cached program that it is a copy of.
 _decomposed: weakref.WeakKeyDictionary[
     ExportedProgram, tuple[ProgramSnapshot, ExportedProgram | None]
 ] = weakref.WeakKeyDictionary()
-# What programs became, by the functional one that they were copies of: what the table had for each
-# operator that was met, and how the outcome was.
+# By cached functional program: results of its copies, each with the table's entries for operators
+# that the trace looked up, and the result's snapshot.
 _outcomes: weakref.WeakKeyDictionary[
     ExportedProgram, list[tuple[dict[Any, Any], ProgramSnapshot, ExportedProgram]]
 ] = weakref.WeakKeyDictionary()
@@ -53,7 +56,7 @@ _outcomes: weakref.WeakKeyDictionary[
 def _run_decompositions(
     program: ExportedProgram, decomp_table: _Table | None = None, **options: Any
 ) -> ExportedProgram:
-    """Stands for ``ExportedProgram.run_decompositions``."""
+    """Replaces ``ExportedProgram.run_decompositions``."""
     if decomp_table is None or options or not is_plain(program):
         return _upstream(program, decomp_table, **options)
     if not decomp_table:
@@ -63,8 +66,8 @@ def _run_decompositions(
     if untouched and _is_done(program, decomp_table):
         return _remember(copy_program(program), of)
     if isinstance(decomp_table, CustomDecompTable):
-        len(decomp_table)  # makes it complete, once
-        decomp_table = decomp_table.decomp_table  # upstream copies one operator after the other
+        len(decomp_table)  # materializes it
+        decomp_table = decomp_table.decomp_table  # upstream copies it one operator at a time
     of = find_cached_original(program)
     if of is None or not can_record_operators() or not _are_operators(program):
         return _remember(_upstream(program, decomp_table))
@@ -72,7 +75,7 @@ def _run_decompositions(
 
 
 def _are_operators(program: ExportedProgram) -> bool:
-    """Whether all calls are of operators that a decomposition asks its table about."""
+    """Return whether a decomposition looks up all called operators in its table."""
     return all(
         node.op in ("placeholder", "output")
         or isinstance(node.target, torch._ops.OpOverload)
@@ -84,8 +87,11 @@ def _are_operators(program: ExportedProgram) -> bool:
 def _decompose_copy(
     of: ExportedProgram, program: ExportedProgram, table: _Table
 ) -> ExportedProgram:
-    """What a copy of a functional program becomes: what became of another copy, if this table has
-    the same for each operator that was met."""
+    """Decompose a copy of a functional program.
+
+    Returns a copy of a cached result if the table has the same entries for the operators that the
+    trace of that result looked up.
+    """
     outcomes = _outcomes.setdefault(of, [])
     for met, before, made in outcomes:
         alike = all(normalize_override(table.get(op)) == function for op, function in met.items())
@@ -102,8 +108,7 @@ def _decompose_copy(
 
 
 def find_cached_original(program: ExportedProgram) -> ExportedProgram | None:
-    """The program that was kept of which another is a copy; None where there is none, or where
-    anything of the copy is another by now."""
+    """Return the cached program that a program is a copy of; None if it has changed since."""
     before, of = _decomposed.get(program, (None, None))
     if before is None or of is None or not before.matches(program, ignore_targets=True):
         return None
@@ -122,7 +127,7 @@ def _alike(node: Node, other: Node) -> bool:
 
 
 def _remember(program: ExportedProgram, of: ExportedProgram | None = None) -> ExportedProgram:
-    """A program that has been decomposed, and of which one that was kept it is a copy."""
+    """Record a decomposed program, and the cached program that it is a copy of."""
     _decomposed[program] = ProgramSnapshot(program), of
     return program
 
@@ -136,8 +141,10 @@ def _make_functional(program: ExportedProgram) -> ExportedProgram:
 
 
 def _is_done(program: ExportedProgram, table: _Table) -> bool:
-    """Whether a program that was decomposed has no operator that ``table`` decomposes. Where it
-    writes to an input, decomposing it again makes the write an operator."""
+    """Return whether ``table`` decomposes no operator of a decomposed program.
+
+    A second decomposition turns the mutation of an input into an operator.
+    """
     if program.graph_signature.user_inputs_to_mutate:
         return False
     return all(
@@ -158,5 +165,5 @@ def _stays(target: Any, table: _Table) -> bool:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Decompose a program once where that is enough, from now on."""
+    """Reuse decompositions from now on."""
     replace(ExportedProgram, "run_decompositions", _run_decompositions)

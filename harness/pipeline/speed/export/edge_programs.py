@@ -1,9 +1,12 @@
-"""The edge program of a case, made once for all targets that ask for the same one.
+"""Avoid converting a case to an edge program again for each target.
 
-Targets share the exported program, and for most of them nothing of it is left whole or decomposed
-that is not so for the others. exir makes each an edge program of its own: passes walk the graph and
-call every operator anew, for the same nodes. What the first conversion made is kept with the
-functional program that it was made of, and handed out as copies, verified as each target asks.
+Targets share the exported program, and most of them decompose it alike. exir converts it for each
+of them: passes walk the graph and call every operator, with the same result. The first result is
+cached with its functional program. Targets get copies, verified with their own options.
+
+Assumes that only ``_skip_dim_order`` of the configuration affects the graph. Verified by snapshots
+of the cached program before each reuse, and by digests of the configuration, of the conversion's
+passes and of the verifier (``originals``).
 """
 
 from __future__ import annotations
@@ -24,13 +27,13 @@ from harness.pipeline.speed.export.decompositions import find_cached_original
 from harness.pipeline.speed.export.functionalization import ProgramParts, copy_parts, copy_program
 from harness.vendors.replacements import AttributeReplacer
 
-# Elements of tensors that a conversion may make and are kept, as of constants in another order.
+# A result is cached if the conversion created at most this many elements of new constants.
 _FEW = 2**16
 
 _OF_FORMATS = {*DimOrderOpsMap, *MemoryFormatOpsMap}
 
 _upstream: Callable[..., ExportedProgram] = _program._generate_edge_program
-# What came of a functional program, by the configuration, with how it was.
+# By functional program and configuration: the edge program and its snapshot.
 _cache: weakref.WeakKeyDictionary[
     ExportedProgram, dict[Hashable, tuple[ProgramParts, ProgramSnapshot]]
 ] = weakref.WeakKeyDictionary()
@@ -42,17 +45,17 @@ def _generate_edge_program(
     core_aten_ops_exception_list: Any = None,
     preserve_ops: Any = None,
 ) -> ExportedProgram:
-    """Stands for ``exir.program._program._generate_edge_program``."""
+    """Replaces ``exir.program._program._generate_edge_program``."""
     of = None if core_aten_ops_exception_list else find_cached_original(program)
     if of is None:
         return _upstream(config, program, core_aten_ops_exception_list, preserve_ops)
     made = _cache.setdefault(of, {})
-    # Passes look at one field; the others and what is preserved are for the verifier alone.
+    # Passes read only this field; the verifier reads the others and ``preserve_ops``.
     known = made.get(config._skip_dim_order)
     if known is not None and known[1].matches(known[0]):
         try:
             return copy_program(known[0], [_verifier(config, preserve_ops)])
-        except Exception:  # upstream says what is wrong where it finds it
+        except Exception:  # upstream raises the error where it occurs
             return _upstream(config, program, None, preserve_ops)
     edge = _upstream(config, program, None, preserve_ops)
     if _new_elements(edge, of) < _FEW:
@@ -63,8 +66,7 @@ def _generate_edge_program(
 
 
 def _has_no_format(edge: ExportedProgram) -> bool:
-    """Whether no operator makes a tensor in an order of dimensions: the one field tells which
-    operators do."""
+    """Return whether no operator creates a tensor in a dim order, the only effect of the option."""
     return not any(node.target in _OF_FORMATS for node in edge.graph.nodes)
 
 
@@ -75,7 +77,7 @@ def _verifier(config: EdgeCompileConfig, preserve_ops: Any) -> Any:
 
 
 def _new_elements(edge: ExportedProgram, of: ExportedProgram) -> int:
-    """Elements of tensors that the functional program does not hold."""
+    """Count elements of tensors that the functional program does not contain."""
     held = {id(value) for value in _tensors(of)}
     return sum(value.numel() for value in _tensors(edge) if id(value) not in held)
 
@@ -86,5 +88,5 @@ def _tensors(program: ExportedProgram) -> list[torch.Tensor]:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Make an edge program once from now on."""
+    """Share edge programs from now on."""
     replace(_program, "_generate_edge_program", _generate_edge_program)

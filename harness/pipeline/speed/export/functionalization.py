@@ -1,8 +1,10 @@
-"""Programs that are functional as they were exported.
+"""Avoid tracing exported programs that are functional already.
 
-exir first traces every exported program anew, to rid it of writes and of operators that may or may
-not copy. Most programs have neither: each call is of an operator that stays as it is, and used.
-Tracing those finds the same nodes, with more said of where they come from.
+exir first traces every exported program to remove mutations and operators that may copy. Most
+programs have neither: a trace finds the same nodes, with more metadata about their origin.
+
+Assumes the conditions of :func:`is_functional`. Verified, with ``decompositions``, by digests of
+torch's decomposition and of what copies of a program contain (``originals``).
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from torch.export.graph_signature import ExportGraphSignature
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.traceback import NodeSource, NodeSourceAction
 
-# What a program that was made functional is verified as.
+# Verifier of functional programs.
 _AS_ATEN: list[type[Verifier]] = [Verifier]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class ProgramParts(NamedTuple):
-    """What a program is made of, by the names that its constructor has; not verified as one."""
+    """Arguments of the constructor of ``ExportedProgram``, not verified."""
 
     root: GraphModule
     graph_signature: ExportGraphSignature
@@ -42,7 +44,7 @@ class ProgramParts(NamedTuple):
 
     @property
     def graph(self) -> Graph:
-        """The root's."""
+        """The root's graph."""
         return self.root.graph
 
 
@@ -50,8 +52,8 @@ ProgramLike: TypeAlias = ExportedProgram | ProgramParts
 
 
 def is_functional(program: ExportedProgram) -> bool:
-    """Whether making a plain program functional would find the nodes that it has."""
-    # Tensors of a kind of their own, as quantized weights are, would be taken apart.
+    """Return whether a trace that makes a plain program functional would keep its nodes."""
+    # A trace would decompose tensor subclasses, such as quantized weights.
     if not all(type(one.meta.get("val")) is FakeTensor for one in _inputs(program)):
         return False
     outputs = program.graph.output_node().args[0]
@@ -77,8 +79,10 @@ def _stays(target: Any) -> bool:
 
 @functools.cache
 def _is_kept(target: torch._ops.OpOverload) -> bool:
-    """Whether tracing leaves calls of an operator as they are: it writes nothing, and if it is made
-    of others, torch.export can keep it."""
+    """Return whether a trace keeps calls of an operator.
+
+    The operator mutates nothing, and if it is composite, torch.export can preserve it.
+    """
     if target._schema.is_mutable or target.namespace != "aten" or target in _LIFTS:
         return False
     if torch.Tag.nondeterministic_seeded in target.tags:
@@ -93,7 +97,7 @@ _LIFTS = frozenset({torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_
 
 
 def make_functional(program: ExportedProgram) -> ExportedProgram:
-    """A functional program as tracing would return it."""
+    """Copy a functional program, with the metadata that a trace would add."""
     made = copy_program(program, _AS_ATEN)
     for before, node in zip(program.graph.nodes, made.graph.nodes, strict=True):
         if node.op != "call_function":
@@ -111,11 +115,11 @@ def make_functional(program: ExportedProgram) -> ExportedProgram:
 def copy_program(
     program: ProgramLike, verifiers: list[type[Verifier]] | None = None
 ) -> ExportedProgram:
-    """A program with a graph and a signature of its own; it shares values with the first.
+    """Copy a program's graph and signature; the copy shares tensors with the program.
 
     Args:
-        program: a plain one.
-        verifiers: those of the copy; by default its own.
+        program: a plain program.
+        verifiers: verifiers of the copy; by default those of the program.
     """
     own = copy_parts(program)
     if verifiers is not None:
@@ -124,10 +128,10 @@ def copy_program(
 
 
 def copy_parts(program: ProgramLike) -> ProgramParts:
-    """Copies of what passes write to in a plain program."""
+    """Copy those parts of a plain program that passes modify."""
     graph = copy.deepcopy(program.graph)
     for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
-        copy_of_it.name = its.name  # a name that Python has too, as "input", was changed
+        copy_of_it.name = its.name  # the copy renames nodes with names of Python, such as "input"
     root = program.root if isinstance(program, ProgramParts) else program.graph_module
     module = GraphModule(root, graph)
     module.meta.update(root.meta)
@@ -144,7 +148,7 @@ def copy_parts(program: ProgramLike) -> ProgramParts:
 
 
 def _signature(of: ExportGraphSignature) -> ExportGraphSignature:
-    """Copied as deep as passes write to it."""
+    """Copy a signature as deep as passes modify it."""
     return ExportGraphSignature(
         [replace(spec, arg=copy.copy(spec.arg)) for spec in of.input_specs],
         [replace(spec, arg=copy.copy(spec.arg)) for spec in of.output_specs],

@@ -1,12 +1,13 @@
-"""Traces that leave torch's class of modules as it is, and look at fewer frames.
+"""Avoid patching torch's ``Module`` class and formatting whole stacks in each trace.
 
-A trace puts methods of its own in the place of ``Module.__getattr__`` and ``Module.__call__`` and
-takes them back at its end. To write such a method to a class is to go through every class that
-derives from it, and each graph module has one of its own: a millisecond a trace. Most tracers hand
-on what an attribute is, and call a graph as it would be called: theirs are not written.
+A trace replaces ``Module.__getattr__`` and ``Module.__call__`` and restores them when it ends. An
+assignment to a class visits all of its subclasses, and each graph module has its own class: a
+millisecond a trace. The methods of most tracers only forward attributes and calls of graph modules;
+these are not assigned. A trace also records where in the user's code each node was created. It
+formats 80 frames, with their source, and keeps two.
 
-A trace of a module notes with each node where in the user's code it was made. It spells out all 80
-frames of the stack for that, and reads a line of source for each, and keeps two.
+Assumes when a tracer's method only forwards, and which frames are filtered out. Verified by digests
+of the tracers and the filter (``originals``).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _ORIGINALS = {
 
 
 def _is_needed(tracer: Any, method: str) -> bool:
-    """Whether a tracer's own method does anything but call torch's."""
+    """Return whether a tracer's method does more than call torch's."""
     if type(tracer) is proxy_tensor.PythonKeyTracer:
         return bool(tracer._autowrap_function_ids)
     if type(tracer) is not proxy_tensor._ModuleStackTracer or tracer._autowrap_function_ids:
@@ -46,7 +47,7 @@ def _is_needed(tracer: Any, method: str) -> bool:
 def _patch_where_needed(
     patcher: Any, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True
 ) -> None:
-    """Stands for ``_Patcher.patch_method``."""
+    """Replaces ``_Patcher.patch_method``."""
     if cls is Module and getattr(cls, name) is _ORIGINALS.get(name):
         code, cells = new_fn.__code__, new_fn.__closure__ or ()
         held = dict(zip(code.co_freevars, cells, strict=True))
@@ -56,7 +57,7 @@ def _patch_where_needed(
 
 
 class _Stack:
-    """Stands for ``CapturedTraceback`` where a node is made."""
+    """Replaces ``CapturedTraceback`` where a node is created."""
 
     def __init__(self, frame: FrameType | None) -> None:
         self._found: list[tuple[CodeType, int]] = []
@@ -67,11 +68,11 @@ class _Stack:
 
     @classmethod
     def extract(cls) -> _Stack:
-        """The stack of the caller, without frames that no tracer keeps."""
+        """Capture the caller's stack, without frames that all tracers filter out."""
         return cls(sys._getframe(1))
 
     def summary(self) -> traceback.StackSummary:
-        """Its frames, the outermost first."""
+        """Return the frames, the outermost first."""
         return traceback.StackSummary.from_list(
             [
                 traceback.FrameSummary(code.co_filename, line, code.co_name)
@@ -81,7 +82,7 @@ class _Stack:
 
 
 def _is_of_interest(code: CodeType) -> bool:
-    """Whether ``TracerBase._filter_traceback_frames`` may look at what is at a frame of this."""
+    """Return whether ``TracerBase._filter_traceback_frames`` may keep a frame of this code."""
     return code.co_name == "forward" or code.co_filename not in _uninteresting()
 
 
@@ -91,7 +92,7 @@ def _uninteresting() -> frozenset[str]:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Write to the class where it matters from now on, and look at frames that do."""
+    """Patch only where necessary and capture only relevant frames from now on."""
     patch = functools.wraps(_patch)(_patch_where_needed)
     replace(_symbolic_trace._Patcher, "patch_method", patch)
     replace(proxy, "CapturedTraceback", _Stack)

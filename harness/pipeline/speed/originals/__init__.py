@@ -1,12 +1,12 @@
-"""What of the vendors each part depends on, and whether it is still what was read.
+"""Check that the vendor code which each speed part depends on is the reviewed one.
 
-A part replaces functions (``REPLACED``) and assumes how others behave (``ASSUMED``). Where one of
-either has other code than was read when the part was written, or is gone, the part is left out:
-programs would come out otherwise, or not at all. ``known.json`` has a digest of the code of each,
-one for every release that was read; comments and docstrings do not count.
+A part replaces functions (``REPLACED``) and assumes how others behave (``ASSUMED``). A part is
+disabled if one of these definitions is missing or has other code than was reviewed, because
+programs might differ. ``known.json`` has the digests of each definition, one for every reviewed
+release; comments and docstrings do not count.
 
-``python -m harness.pipeline.speed.originals`` prints what is not known of the installed packages,
-``--write`` takes it into the file, which is to be done after reading what changed.
+``python -m harness.pipeline.speed.originals`` prints unknown definitions of the installed packages;
+with ``--write`` it adds their digests to the file. Read the changed code first.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _OTHER = "is not the one that was read"
 
 
 def list_definitions(part: str) -> tuple[str, ...]:
-    """The definitions that a part depends on: those that it replaces, and those that it assumes."""
+    """List the definitions that a part replaces or assumes."""
     return tuple(dict.fromkeys((*REPLACED[part], *ASSUMED[part])))
 
 
 def find_problems(part: str) -> list[str]:
-    """Why a part must be left out, a reason a definition; nothing where all are as they were read.
+    """Return the reasons to disable a part, one a definition; empty if all are known.
 
-    The part is imported first: the vendors' modules that it imports are then digested as they are
-    in this process.
+    The part is imported first, so that the digests cover the vendor modules that it imports as they
+    are in this process.
     """
     reasons = []
     try:
@@ -50,9 +50,9 @@ _problems: dict[str, str] = {}
 
 
 def find_problem(name: str) -> str:
-    """Why parts that depend on a definition must be left out; nothing where it is as it was read.
+    """Return the reason to disable parts that depend on a definition; empty if it is known.
 
-    The answer is kept: later alterations are not seen.
+    The result is cached: it does not notice later changes.
 
     Args:
         name: see :func:`~harness.pipeline.speed.originals.digesting.digest`.
@@ -82,10 +82,10 @@ def _all_names() -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is not known of the installed packages, or take it into the file.
+    """Print unknown definitions of the installed packages, or add their digests to the file.
 
     Args:
-        arguments: ``--write``, and names of definitions to take; all of them by default.
+        arguments: ``--write``, and names of the definitions to add; all of them by default.
     """
     found = {part: find_problems(part) for part in REPLACED}
     for part, lines in found.items():

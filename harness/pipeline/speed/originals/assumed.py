@@ -1,8 +1,8 @@
-"""The definitions that each part relies on and does not replace.
+"""The definitions that each part relies on without replacing them.
 
-A part that skips a walk assumes to know what the walk would do; one that answers in a few steps
-what the vendors answer in many copies their rules. Were these to change, programs would come out
-otherwise. Functions that a part only calls, with whatever comes of it, are not here.
+A part that skips a walk assumes what the walk does; a part with a shorter algorithm repeats the
+vendor's rules. If these change, programs may differ. Functions that a part calls for any result are
+not listed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _PROXY = "torch.fx.experimental.proxy_tensor"
 _UTILS = "torch._export.utils"
 _XNNPACK = "executorch.backends.xnnpack"
 
-# A walk: what it calls of a pass, what becomes of a graph if a pass has no hook.
+# A walk: the methods that it calls, and its result for a pass without hooks.
 _WALK = (
     f"{_PASS}:_ExportPassBase",
     f"{_PASS}:ExportPass",
     f"{_PASS}:NodeMetadata",
     f"{_PASS}:ProxyValue",
 )
-# Which operators a trace decomposes, and which it leaves.
+# Operators that a trace decomposes or keeps.
 _DECOMPOSITION = (
     f"{_EXPORTED}:_decompose_exported_program",
     f"{_EXPORTED}:_decompose_and_get_gm_with_new_signature_constants",
@@ -31,7 +31,7 @@ _DECOMPOSITION = (
     f"{_PROXY}:decompose",
     "torch._subclasses.functional_tensor:FunctionalTensorMode.__torch_dispatch__",
 )
-# What copies of a program must have.
+# Contents of a program, for copies.
 _PROGRAM = (
     f"{_EXPORTED}:ExportedProgram.__init__",
     f"{_EXPORTED}:ModuleCallSignature",
@@ -43,7 +43,7 @@ _PROGRAM = (
     "torch.fx.graph:Graph.node_copy",
     "torch.fx.traceback:NodeSource",
 )
-# Composite operators: which there are, and what is made of one.
+# The set of composite operators, and their decomposition.
 _COMPOSITES = (
     f"{_UTILS}:_is_cia_op",
     f"{_UTILS}:_is_preservable_cia_op",
@@ -53,11 +53,11 @@ _COMPOSITES = (
 
 ASSUMED: dict[str, tuple[str, ...]] = {
     "calibration": (
-        # The search calls it with the bins that it comes to, and stops by what it says.
+        # The search calls it with bins, and stops by its result.
         "torchao.quantization.pt2e.observer:HistogramObserver._compute_quantization_error",
     ),
     "graph_code": (
-        # All that reads or sets the code of a graph module.
+        # Code that reads or sets the code of a graph module.
         "torch.fx.graph_module:GraphModule",
         "torch.fx.graph_module:_WrappedCall",
         "torch.fx.graph_module:reduce_graph_module",
@@ -70,12 +70,12 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     "memoized": (
         *_COMPOSITES,
         f"{_UTILS}:_special_op_to_preserve_cia",
-        # Caches that are emptied and filled by hand.
+        # Caches that are exchanged.
         "torch._ops:OperatorBase.__init__",
         "torch._ops:OperatorBase.py_impl",
         "torch._ops:OpOverload._get_dispatch",
         "torch._subclasses.fake_impls:register_op_impl",
-        # Who is asked about an operator while it is traced.
+        # Lookups of an operator during a trace.
         *_DECOMPOSITION,
         "torch.fx.traceback:NodeSource",
         "torch._decomp.decompositions_for_rng:PhiloxState",
@@ -109,7 +109,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
     ),
     "export.edge_programs": (
         *_PROGRAM,
-        # Only one field of the configuration decides about the graph.
+        # Only one field of the configuration affects the graph.
         f"{_EXIR}.capture._config:EdgeCompileConfig",
         f"{_EXIR}.program._program:_get_aten_to_edge_passes",
         f"{_EXIR}.program._program:_transform",
@@ -139,7 +139,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_EXIR}.lowered_backend_module:LoweredBackendModule.original_module",
     ),
     "passes.fake_results": (
-        # When the mode keeps a result itself, by what, and how it makes it again.
+        # Conditions, keys and results of the mode's own cache.
         f"{_FAKE}:FakeTensorMode.__torch_dispatch__",
         f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
         f"{_FAKE}:FakeTensorMode._cache_key",
@@ -197,7 +197,7 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_PASS}:map_args",
         "torch._export.pass_base:_ExportPassBaseDeprecatedDoNotUse",
         "torch.fx.passes.infra.pass_base:PassBase",
-        # On which nodes a pass acts.
+        # The nodes on which a pass acts.
         f"{_EXIR}.passes.legalize_portable_dim_order_pass:LegalizePortableDimOrderPass",
         f"{_EXIR}.passes.normalize_transpose_pass:NormalizeTransposePass",
         f"{_EXIR}.passes.remove_mixed_type_operators:RemoveMixedTypeOperators",
@@ -209,15 +209,15 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_EXIR}.passes.memory_format_ops_pass:DimOrderOpsRevertPass",
         f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
         f"{_EXIR}.passes.dim_order_ops_registry",
-        # A pass of Arm's is asked about each operator.
+        # Arm's passes, for the dry run.
         f"{_ARM}._passes.arm_pass:ArmPass",
     ),
     "patterns": (
-        # What else than code, closure and shapes decides about a pattern.
+        # Inputs of a pattern besides code, closure and shapes.
         f"{_XNNPACK}.quantizer.xnnpack_quantizer_utils:_do_annotate_conv_bn",
     ),
     "unread_text": (
-        # They ask for the stack and read names of functions and files, or one line of it.
+        # They read names of functions and files from the stack, or one line of it.
         f"{_XNNPACK}.partition.xnnpack_partitioner"
         ":XnnpackPartitioner._check_if_called_from_to_backend",
         "executorch.backends.mlx.partitioner:MLXPartitioner._is_to_edge_transform_and_lower",
@@ -247,4 +247,4 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_EXIR}.dialects.edge._ops:EdgeDialectFunctionSchema",
     ),
 }
-"""By part, ``module:name`` of functions, classes or variables, or ``module``."""
+"""By part: ``module:name`` of functions, classes or variables, or ``module``."""

@@ -1,12 +1,12 @@
-"""Digests of the code of functions, classes, variables and modules as they are in this process.
+"""Compute digests of functions, classes, variables and modules as they are in this process.
 
-A digest covers the source of a definition without comments and docstrings. A class or a module
-counts with everything in it, and with what differs from its file in this process: a method that
-somebody replaced, added or deleted, or a constant with another value. Attributes that this project
-has replaced count with their original value, so that digests are the same before and after.
+A digest covers the source of a definition without comments and docstrings. A digest of a class or
+module covers all of its contents, and differences between this process and the file: a replaced,
+added or deleted method, or a constant with another value. Attributes that this project has replaced
+count with their original value, so that digests do not depend on the installed speed parts.
 
-A module that is not imported is read from its file: nobody has altered it yet, and an import takes
-long or is what a part puts off.
+A module that is not imported is read from its file: no code has modified it, and an import takes
+long or is what a part avoids.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def digest(name: str) -> str:
-    """The digest of a definition.
+    """Compute the digest of a definition.
 
     Args:
-        name: ``module:qualified.name`` of a function, a class or a variable, or ``module``.
+        name: ``module:qualified.name`` of a function, class or variable, or ``module``.
 
     Raises:
-        ImportError: there is no such module.
-        AttributeError: it has no such definition.
-        OSError: its source is not there.
+        ImportError: the module does not exist.
+        AttributeError: the module has no such definition.
+        OSError: the source is missing.
     """
     module, _, qualified = name.partition(":")
     parts = qualified.split(".") if qualified else []
@@ -75,7 +75,7 @@ def _hash(texts: list[str]) -> str:
 
 
 def _get(owner: Any, name: str) -> Any:
-    """An attribute as the vendor made it, without asking descriptors for it."""
+    """Return an attribute's original value without calling descriptors."""
     holders = owner.__mro__ if isinstance(owner, type) else (owner,)
     for holder in holders:
         value = _own(holder).get(name, holder)
@@ -85,7 +85,7 @@ def _get(owner: Any, name: str) -> Any:
 
 
 def _own(owner: Any) -> dict[str, Any]:
-    """The attributes of a class or module; those that this project replaced, as they were."""
+    """Return the attributes of a class or module, with original values of replaced ones."""
     own = dict(vars(owner))
     # The last replacement of an attribute is undone first.
     for each in reversed(replacements.list_replacements()):
@@ -98,7 +98,7 @@ def _own(owner: Any) -> dict[str, Any]:
 
 
 def _layers(value: Any) -> list[FunctionType]:
-    """A function, and those that it wraps; nothing of other values."""
+    """Return a function and the functions that it wraps; empty for other values."""
     found: list[FunctionType] = []
     while value is not None:
         if isinstance(value, FunctionType):
@@ -109,9 +109,9 @@ def _layers(value: Any) -> list[FunctionType]:
 
 
 def _function(layers: list[FunctionType]) -> list[str]:
-    """The innermost function, and those around it that are not of Python's own library."""
+    """Write the innermost function, and its wrappers from outside the standard library."""
     *around, inner = layers
-    # torch._dynamo wraps functions of torch to leave them alone, once it is first used.
+    # torch._dynamo wraps functions of torch when it is first used, to exclude them.
     wrappers = (
         each
         for each in around
@@ -144,12 +144,12 @@ def _module(of: ModuleType) -> list[str]:
 
 
 def _differences(owner: Any, node: Any, block: SourceBlock, path: str) -> Iterator[str]:
-    """What a class or a module has in this process that its file does not say."""
+    """Yield differences between a class or module in this process and its file."""
     own = _own(owner)
     defined: dict[str, list[int]] = {}
     for each in walk_statements(node.body):
         if isinstance(each, FUNCTIONS):
-            defined.setdefault(_mangled(owner, each.name), []).append(block.first_line(each))
+            defined.setdefault(_mangle(owner, each.name), []).append(block.first_line(each))
         elif isinstance(each, ast.ClassDef):
             inner = own.get(each.name)
             if inspect.isclass(inner) and inner.__module__ == _module_name(owner):
@@ -157,11 +157,11 @@ def _differences(owner: Any, node: Any, block: SourceBlock, path: str) -> Iterat
             else:
                 yield f"{each.name} is another class"
         elif isinstance(each, ast.Assign | ast.AnnAssign):
-            yield from _other_constants(owner, own, each)
+            yield from _find_changed_constants(owner, own, each)
     for name in sorted(defined.keys() - own.keys()):
         yield f"{name} is not there"
     names = own if isinstance(owner, type) else [name for name in own if name in defined]
-    everywhere = [line for lines in defined.values() for line in lines]  # under another name, too
+    everywhere = [line for lines in defined.values() for line in lines]  # also under other names
     for name in sorted(names):
         functions = _functions(own[name])
         if name in defined and not functions:
@@ -169,12 +169,14 @@ def _differences(owner: Any, node: Any, block: SourceBlock, path: str) -> Iterat
         for function in functions:
             code, lines = function.__code__, defined.get(name, everywhere)
             is_in_place = code.co_filename == path and code.co_firstlineno in lines
-            is_made = name not in defined and code.co_filename == "<string>"  # as of a dataclass
+            is_made = (
+                name not in defined and code.co_filename == "<string>"
+            )  # generated, as for a dataclass
             if not (is_in_place or is_made or _is_standard(function)):
                 yield f"{name} {write_code(_parse(function))}"
 
 
-def _mangled(owner: Any, name: str) -> str:
+def _mangle(owner: Any, name: str) -> str:
     is_private = name.startswith("__") and not name.endswith("__")
     return f"_{owner.__name__.lstrip('_')}{name}" if is_private else name
 
@@ -183,25 +185,25 @@ def _module_name(owner: Any) -> str:
     return str(owner.__module__ if isinstance(owner, type) else owner.__name__)
 
 
-def _other_constants(owner: Any, own: dict[str, Any], said: Any) -> Iterator[str]:
-    """A constant with another value than its file says."""
-    targets = said.targets if isinstance(said, ast.Assign) else [said.target]
-    if len(targets) > 1 or not isinstance(targets[0], ast.Name) or said.value is None:
+def _find_changed_constants(owner: Any, own: dict[str, Any], statement: Any) -> Iterator[str]:
+    """Yield a constant whose value differs from that in the file."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    if len(targets) > 1 or not isinstance(targets[0], ast.Name) or statement.value is None:
         return
     if isinstance(owner, type) and issubclass(owner, enum.Enum):
         return
     try:
-        value = ast.literal_eval(said.value)
+        value = ast.literal_eval(statement.value)
     except (ValueError, TypeError):
         return
-    name = _mangled(owner, targets[0].id)
+    name = _mangle(owner, targets[0].id)
     found = own.get(name)
     if not hasattr(found, "__get__") and (type(found) is not type(value) or found != value):
         yield f"{name} = {found!r}"
 
 
 def _functions(value: Any) -> list[FunctionType]:
-    """The functions of an attribute: those that decorators made, and those that they wrap."""
+    """Return the functions of an attribute: decorators' results and the functions they wrap."""
     if isinstance(value, property):
         return [one for each in (value.fget, value.fset, value.fdel) for one in _functions(each)]
     if isinstance(value, functools.cached_property):
@@ -210,27 +212,29 @@ def _functions(value: Any) -> list[FunctionType]:
 
 
 def _is_standard(function: FunctionType) -> bool:
-    """Whether a function is of Python's own library, as that of a context manager is."""
+    """Return whether a function is from Python's standard library, such as a context manager's."""
     file = function.__code__.co_filename
     is_installed = any(f"/{folder}/" in file for folder in _INSTALLED)
     return file.startswith(_STANDARD) and not is_installed
 
 
 def _variable(module: Any, name: str, value: Any) -> list[str]:
-    """The statements that assign a variable of a module or items of it; functions in a dictionary
-    that are of no such statement."""
-    said = find_assignments(module.__file__, name)
+    """Write the statements that assign a variable or its items.
+
+    Also write functions from elsewhere that a dictionary contains.
+    """
+    assignments = find_assignments(module.__file__, name)
     values = value.values() if isinstance(value, dict) else ()
     functions = {function for function in values if isinstance(function, FunctionType)}
     foreign = [
         write_code(_parse(function))
         for function in functions
-        if not _is_in(function, module.__file__, said)
+        if not _is_in(function, module.__file__, assignments)
     ]
-    return [*map(write_code, said), *sorted(foreign)]
+    return [*map(write_code, assignments), *sorted(foreign)]
 
 
-def _is_in(function: FunctionType, path: str, said: list[ast.stmt]) -> bool:
+def _is_in(function: FunctionType, path: str, statements: list[ast.stmt]) -> bool:
     code = function.__code__
-    lines = {line for each in said for line in range(each.lineno, (each.end_lineno or 0) + 1)}
+    lines = {line for each in statements for line in range(each.lineno, (each.end_lineno or 0) + 1)}
     return code.co_filename == path and code.co_firstlineno in lines

@@ -127,4 +127,4 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",
     ),
 }
-"""By part, the functions it replaces, ``module:name``."""
+"""By part: the functions that it replaces, as ``module:name``."""

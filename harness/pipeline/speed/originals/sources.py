@@ -1,7 +1,7 @@
-"""Definitions as their files have them: found, cut out, and written as text to be compared.
+"""Find definitions in source files and write them as comparable text.
 
-A definition is cut out of its file by indentation and parsed alone: to parse files whole, or to
-have ``inspect`` find the end by tokens, takes several times as long.
+A definition is cut out of its file by indentation and parsed alone: parsing whole files, or
+``inspect``, takes several times as long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-"""Syntax of functions."""
+"""Syntax nodes of functions."""
 
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
@@ -25,14 +25,14 @@ class SourceBlock(NamedTuple):
 
     Attributes:
         node: its syntax tree.
-        offset: what makes a line of the file of a line of the tree.
+        offset: add it to a line of the tree to get the line of the file.
     """
 
     node: ast.stmt
     offset: int
 
     def first_line(self, node: Any) -> int:
-        """The line of the file at which a definition begins, with decorators."""
+        """Return the first line of a definition in the file, including decorators."""
         return int(min(each.lineno for each in (node, *node.decorator_list))) + self.offset
 
 
@@ -43,11 +43,11 @@ def _lines(path: str) -> list[str]:
 
 
 def parse_definition(path: str, start: int) -> SourceBlock:
-    """The definition that begins at a line.
+    """Parse the definition that begins at a line.
 
     Args:
-        path: of a file of Python code.
-        start: the index of the line, decorators included.
+        path: path of a Python file.
+        start: index of its first line, which may be a decorator.
     """
     lines = _lines(path)
     indent = _indent(lines[start])
@@ -76,13 +76,13 @@ def _is_inside(line: str, indent: int) -> bool:
 
 
 def find_definition(path: str, parts: list[str]) -> SourceBlock:
-    """A definition by its qualified name."""
+    """Find a definition by its qualified name."""
     lines, (outer, *inner) = _lines(path), parts
     pattern = re.compile(rf"[ \t]*(?:async +)?(?:def|class) +{re.escape(outer)}\b")
     found = [at for at, line in enumerate(lines) if outer in line and pattern.match(line)]
     if not found:
         raise AttributeError(f"{Path(path).name} has no {outer}")
-    start = min(found, key=lambda at: _indent(lines[at]))  # others are of definitions inside
+    start = min(found, key=lambda at: _indent(lines[at]))  # the others are nested
     block = parse_definition(path, _first_decorator(lines, start))
     for part in inner:
         body = walk_statements(getattr(block.node, "body", []))
@@ -95,7 +95,7 @@ def find_definition(path: str, parts: list[str]) -> SourceBlock:
 
 
 def _first_decorator(lines: list[str], start: int) -> int:
-    """The line of the first decorator of the definition that begins at a line, or that line."""
+    """Return the line of a definition's first decorator, or its own line."""
     indent, first = _indent(lines[start]), start
     at = start - 1
     while at >= 0 and _indent(lines[at]) >= indent and lines[at].strip():
@@ -109,7 +109,7 @@ def _first_decorator(lines: list[str], start: int) -> int:
 
 
 def find_file(module: str) -> str:
-    """The file of a module, found without importing it or its package."""
+    """Find the file of a module without importing it or its package."""
     package, *rest = module.split(".")
     spec = find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -121,7 +121,7 @@ def find_file(module: str) -> str:
 
 
 def read_definition(path: str, parts: list[str]) -> list[str]:
-    """A definition as its file has it."""
+    """Write a definition as its file has it."""
     if not parts:
         return [write_code(parse_file(path))]
     try:
@@ -131,15 +131,15 @@ def read_definition(path: str, parts: list[str]) -> list[str]:
 
 
 def parse_file(path: str) -> ast.Module:
-    """The syntax tree of a file."""
+    """Parse a file."""
     return ast.parse("".join(_lines(path)))
 
 
 def find_assignments(path: str, name: str) -> list[ast.stmt]:
-    """The statements of a file that assign a variable, or items of it.
+    """Find the statements of a file that assign a variable or its items.
 
     Raises:
-        AttributeError: there is none.
+        AttributeError: there is no such statement.
     """
     found = [each for each in parse_file(path).body if name in _assigned(each)]
     if not found:
@@ -156,7 +156,7 @@ def _assigned(statement: ast.stmt) -> set[str]:
 
 
 def walk_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, with those that run on a condition."""
+    """Yield statements, including those in conditions, ``try`` and ``with``."""
     for each in body:
         yield each
         if isinstance(each, ast.If | ast.Try | ast.With):
@@ -164,13 +164,11 @@ def walk_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from walk_statements(inside)
 
 
-def _is_run(node: Any) -> bool:
-    return isinstance(node, ast.stmt)
-
-
 def write_code(tree: Any) -> str:
-    """A syntax tree as text that is the same in every Python, without docstrings: each has fields
-    of its own, empty where code does not use them."""
+    """Write a syntax tree as text that is the same in every Python version, without docstrings.
+
+    Versions differ in fields that are empty unless code uses them.
+    """
     parts: list[str] = []
     _write(tree, parts.append)
     return "".join(parts)
@@ -201,13 +199,13 @@ def _write(node: Any, write: Callable[[str], None]) -> None:
 
 @functools.cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    # Where a name is decides whether it is read or written.
+    # The position of a name implies its context.
     return tuple(name for name in kind._fields if name != "ctx")
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     first = body[0]
-    said = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    if said and isinstance(first.value.value, str):  # type: ignore[attr-defined]
+    has_value = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    if has_value and isinstance(first.value.value, str):  # type: ignore[attr-defined]
         return body[1:] or [ast.Pass()]
     return body

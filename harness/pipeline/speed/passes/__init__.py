@@ -1,9 +1,10 @@
-"""Walks over graphs: exir's passes and verifiers call every operator of a graph on fake tensors.
+"""Avoid repeated work when exir's passes and verifiers walk graphs on fake tensors.
 
-What an operator makes of them is kept (``faked``), told by ``kinds``, and a delegate's are called
-without a module of its program (``delegated``); arguments are walked with fewer questions
-(``replay``). A walk that changes nothing is skipped (``retracing``), also where that takes asking
-the pass (``rehearsal``). Arm's propagation of views and permutes walks once (``propagation``), and
-so does a verifier that has seen a graph or its calls (``verifying``). What a graph cannot match is
-not looked for (``unmatched``).
+* ``fake_results``: results of operators are cached by the keys of ``fake_keys``.
+* ``delegate_calls``: operators of a delegate are called without building a module.
+* ``argument_trees``: arguments of common types are mapped without dispatch.
+* ``skipped_walks``: walks without effect are skipped; ``dry_run`` asks the pass if necessary.
+* ``propagation``: Arm's propagation of views and permutes walks a graph once.
+* ``verification``: verified graphs and calls are not verified again.
+* ``pattern_filter``: patterns that a graph cannot match are not built.
 """

@@ -1,9 +1,11 @@
-"""Arguments of calls, walked without asking each value what it might be.
+"""Avoid generic dispatch for each argument value when a pass walks a graph.
 
-A pass walks a graph call by call, maps the arguments of each four times and asks ten classes about
-every value in them. Nearly all are numbers, lists and proxies, where one look at the type tells
-what upstream makes of them in the end; all others are left to upstream. Each node is also written
-out as text in case somebody asks, which hardly anybody does; that waits until then.
+A pass maps the arguments of each call four times and offers each value to ten classes. Almost all
+values are numbers, lists and proxies, whose type alone determines upstream's result; other values
+are left to upstream. The text of each node is formatted when it is read, not in advance.
+
+Assumes upstream's result for the common types. Verified by digests of the tree functions and of the
+tracers' ``create_arg`` (``originals``).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from torch.utils import _pytree as pytree
 from harness.model.trees import PLAIN, leaves, map_leaves
 from harness.vendors.replacements import AttributeReplacer
 
-# No tracer has more to say of these than torch.fx's own table does.
+# For these types all tracers do what torch.fx's own table does.
 _COMMON = (
     Proxy,
     tuple,
@@ -50,14 +52,14 @@ def _tree_map_only(kind: Any, function: Callable[[Any], Any], tree: Any, **optio
 
 
 def _tree_iter(tree: Any, is_leaf: Any = None) -> Iterator[Any]:
-    """``tree_iter``, all leaves at once."""
+    """Replaces ``tree_iter``; collects all leaves first."""
     if is_leaf is not None:
         return iter(pytree.tree_iter(tree, is_leaf))
     return iter(leaves(tree))
 
 
 class _DebugString:
-    """The text of the node that a pass is at, written when it is read."""
+    """The text of the pass's current node, formatted when it is read."""
 
     def __get__(self, walking: Any, owner: type[Any]) -> str | None:
         node = vars(walking).get("_at")
@@ -74,7 +76,7 @@ def _run_node(interpreter: Any, node: torch.fx.Node) -> Any:
 
 
 def _quick_argument(tracer: type[Any], replace: AttributeReplacer) -> None:
-    """Let a tracer look first whether an argument is of a common type."""
+    """Make a tracer check first whether an argument has a common type."""
     create_arg = tracer.create_arg
     common = {kind: _create_arg_bypass[kind] for kind in _COMMON}
 
@@ -86,7 +88,7 @@ def _quick_argument(tracer: type[Any], replace: AttributeReplacer) -> None:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Walk arguments this way from now on, where graphs are walked and their operators faked."""
+    """Map arguments this way from now on, in passes and fake tensor modes."""
     trees = types.ModuleType(pytree.__name__, pytree.__doc__)
     vars(trees).update(vars(pytree), tree_map=_tree_map, tree_map_only=_tree_map_only)
     for module in (pass_base, torch_pass_base, functional_tensor, fake_tensor):

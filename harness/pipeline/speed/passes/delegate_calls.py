@@ -1,9 +1,11 @@
-"""What delegates make of fake tensors, without a module made of their program.
+"""Avoid building a module of a delegate's program for each call on fake tensors.
 
-A walk over a program that is lowered comes to its delegates, and calls what each was made of.
-Upstream makes a module of that for the call: attributes for the weights, guards on the inputs,
-code. Where the inputs are of the kinds that the graph was made for, its operators are called in
-their order instead, as the module would call them.
+A walk over a lowered program calls its delegates' original programs. Upstream builds a module for
+the call: attributes for weights, guards, code. If the inputs have the kinds that the program was
+exported for, its operators are called in order instead.
+
+Assumes that the module calls the operators in this order, without other effects. Verified by
+digests of ``ExportedProgram.module`` and of the delegate's call (``originals``).
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from harness.pipeline.speed.passes.fake_keys import NotCacheable, TensorKind, ge
 from harness.pipeline.speed.passes.fake_results import create_fake_tensors, get_sole_fake_mode
 from harness.vendors.replacements import AttributeReplacer
 
-# Where the operator is: torch's own by now.
+# The operator's module, which is now part of torch.
 _HOME: Any = sys.modules[type(delegate.executorch_call_delegate).__module__]
 _upstream = _HOME.call_delegate_cpu
 _READ = {InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR}
 
 
 def _call_delegate(lowered: Any, *args: Any) -> Any:
-    """Stands for ``call_delegate_cpu``."""
+    """Replaces ``call_delegate_cpu``."""
     mode = get_sole_fake_mode()
     if mode is not None:
         try:
@@ -43,10 +45,11 @@ def _call_delegate(lowered: Any, *args: Any) -> Any:
 
 
 def _called(program: ExportedProgram, args: Sequence[Any], mode: FakeTensorMode) -> tuple[Any, ...]:
-    """What the operators of a program make of fake tensors.
+    """Call the operators of a program on fake tensors.
 
     Raises:
-        NotCacheable: it writes, calls anything else, or is given others than it was made for.
+        NotCacheable: the program mutates values, calls other functions, or gets inputs of other
+            kinds than it was exported for.
     """
     signature, tree = program.graph_signature, program.call_spec.out_spec
     if any(spec.kind is not OutputKind.USER_OUTPUT for spec in signature.output_specs):
@@ -86,7 +89,7 @@ def _as_declared(value: Any, declared: Any, mode: FakeTensorMode) -> Any:
 
 
 def _kind_of_held(program: ExportedProgram, name: str | None) -> TensorKind:
-    """Of a weight or a constant as the mode takes it in: without its values."""
+    """Return the kind of a weight or constant as the mode converts it, without its values."""
     held = program.state_dict.get(name, program.constants.get(name))
     if type(held) not in (torch.Tensor, torch.nn.Parameter) or held.layout is not torch.strided:
         raise NotCacheable

@@ -1,9 +1,10 @@
-"""Whether a pass would hand every operator of a graph on as it came.
+"""Find out whether a pass would leave every operator of a graph unchanged.
 
-Most of Arm's passes walk a graph because an operator that they are about occurs, and leave all of
-it as it was: the dtype is supported, the padding is known, nothing is grouped. The pass itself is
-asked, node by node, without the walk: what it hands on is held against what it was given, and the
-first difference ends the rehearsal. It costs a tenth of the walk, which makes a new graph.
+Most of Arm's passes walk a graph because it has an operator of interest, and leave it unchanged:
+the dtype is supported, the padding is known, nothing is grouped. The dry run calls the pass's
+``call_operator`` for each node without the walk, and compares the call that it makes with the
+node's. The first difference ends the dry run. It takes a tenth of the time of a walk, which creates
+a new graph.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from harness.vendors.replacements import AttributeReplacer
 
 _RECORDED_CALL = "_conform_rehearsed"
 _PASSES = "executorch.backends.arm."
-# Symbols are left to the walk, where the third is called.
+# ``call_sym`` is called for symbols, which the dry run leaves to the walk.
 _HOOKS = frozenset({"call_operator", "call_submodule", "call_sym"})
-_COUNTING = "ArmPass.call_submodule"  # counts how deep it is, and has no more to say
+_COUNTING = "ArmPass.call_submodule"  # only counts the depth
 _upstream = pass_base._ExportPassBase.call_operator
 
 
 class _PassActs(BaseException):
-    """The pass does something; no ``except Exception`` of its own may hide it."""
+    """The pass changes something; no ``except Exception`` of a pass may catch it."""
 
 
 class _NoTracer:
-    """Stands for the tracer: a pass that asks it for anything makes nodes of its own."""
+    """A tracer that raises: a pass that uses it creates nodes."""
 
     def __getattr__(self, name: str) -> Any:
         raise _PassActs
 
 
 class _RecordedCall:
-    """The call that a pass is given, and what it is given back for handing it on."""
+    """The call that a pass gets, and the result that it gets for the same call."""
 
     def __init__(self, node: Node, args: Any, kwargs: Any, meta: NodeMetadata) -> None:
         self.given = (node.target, args, kwargs)
@@ -50,7 +51,7 @@ class _RecordedCall:
         self.times = 0
 
     def on(self, target: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
-        """What stands for the operator's node in the walk."""
+        """Compare a call that the pass makes, and return the node's value."""
         self.times += 1
         same = self.times == 1 and _are_same((target, args, kwargs), self.given)
         if not same or not isinstance(meta, NodeMetadata) or not _are_same(meta.data, self.before):
@@ -66,7 +67,7 @@ def _create_proxy_value(node: Node) -> ProxyValue:
 
 
 def _are_same(one: Any, other: Any) -> bool:
-    """Whether two calls have the very same values in them, and numbers of one type."""
+    """Return whether two calls have identical values, and equal numbers of the same type."""
     if one is other:
         return True
     if isinstance(one, tuple | list):
@@ -80,11 +81,11 @@ def _are_same(one: Any, other: Any) -> bool:
 
 
 def supports_pass(kind: type[Any], hooks: Set[str]) -> bool:
-    """Whether passes of a kind are asked: Arm's, which answer from a call's arguments alone.
+    """Return whether the dry run works for a class of passes: Arm's, which read only arguments.
 
     Args:
         kind: a class of passes.
-        hooks: the parts of the walk that it has replaced.
+        hooks: methods of the walk that it overrides.
     """
     if not kind.__module__.startswith(_PASSES) or not hooks <= _HOOKS:
         return False
@@ -92,8 +93,10 @@ def supports_pass(kind: type[Any], hooks: Set[str]) -> bool:
 
 
 def has_no_effect(walking: Any, module: GraphModule) -> bool:
-    """Ask a pass about each operator of a graph that was traced and not touched since, and has no
-    graph inside."""
+    """Return whether a pass leaves each operator of a graph unchanged.
+
+    The graph is unchanged since it was traced, and has no subgraph.
+    """
     own = vars(walking)
     before = dict(own)
     own["tracer"] = _NO_TRACER
@@ -103,7 +106,7 @@ def has_no_effect(walking: Any, module: GraphModule) -> bool:
             if not _leaves_node(walking, node, seen):
                 return False
     except (_PassActs, Exception):
-        return False  # what it raises it raises again on the walk
+        return False  # the walk raises the error again
     finally:
         own.clear()
         own.update(before)
@@ -130,7 +133,7 @@ def _leaves_node(walking: Any, node: Node, seen: dict[Node, Any]) -> bool:
 
 
 def _call_operator(walking: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> ProxyValue:
-    """Stands for ``ExportPass.call_operator``."""
+    """Replaces ``ExportPass.call_operator``."""
     handed: _RecordedCall | None = vars(walking).get(_RECORDED_CALL)
     if handed is not None:
         return handed.on(op, args, kwargs, meta)
@@ -139,5 +142,5 @@ def _call_operator(walking: Any, op: Any, args: Any, kwargs: Any, meta: Any) -> 
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Let a pass be asked from now on."""
+    """Make dry runs possible from now on."""
     replace(pass_base._ExportPassBase, "call_operator", _call_operator)

@@ -1,7 +1,7 @@
-"""What tells fake tensors, and calls of operators on them, from others.
+"""Cache keys of fake tensors and of operator calls on them.
 
-A fake tensor without a gradient, a constant or symbols is told by its kind, and a call by the kinds
-of its tensors, its other arguments and what else its operator looks at.
+The key of a fake tensor without gradient, constant or symbols is its kind. The key of a call has
+the kinds of its tensors, its other arguments and further context that the operator reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNKEPT_TAGS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 class TensorKind(NamedTuple):
-    """All that tells a fake tensor from others, where there is no more to it."""
+    """The properties that identify a fake tensor of one mode."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -32,19 +32,19 @@ class TensorKind(NamedTuple):
 
 
 class NotCacheable(Exception):
-    """More decides about a call, or comes of it, than kinds say."""
+    """A call, or its result, depends on more than a cache key covers."""
 
 
 CallKey = tuple[Any, ...]
-"""What tells a call, or a value in it, from others."""
+"""Cache key of a call, or of a value in it."""
 _contexts: dict[OpOverload, Callable[[], object] | None] = {}
 
 
 def get_operator_context(op: OpOverload) -> object:
-    """What decides about the results of an operator besides its arguments.
+    """Return the context that an operator's results depend on besides its arguments.
 
     Raises:
-        NotCacheable: nobody knows.
+        NotCacheable: the context is unknown.
     """
     if op not in _contexts:
         values = (*op._schema.arguments, *op._schema.returns)
@@ -59,10 +59,10 @@ def get_operator_context(op: OpOverload) -> object:
 
 
 def _tosa_specification() -> object:
-    """The variant of TOSA that a program is being lowered to; its operators refuse other dtypes."""
+    """Return the TOSA specification of the lowering; operators reject dtypes that it lacks."""
     from executorch.backends.arm.tosa.specification import TosaLoweringContext
 
-    # Two that differ in their extensions alone compare equal, and print differently.
+    # Specifications that differ only in extensions compare equal; their texts differ.
     return repr(TosaLoweringContext.tosa_spec_var.get(None))
 
 
@@ -70,7 +70,7 @@ def _nothing() -> None:
     pass
 
 
-# Fake rules of other namespaces may hold state of their own.
+# Fake rules of other namespaces may have state.
 _NAMESPACES = {
     "aten": _nothing,
     "dim_order_ops": _nothing,
@@ -84,12 +84,14 @@ def build_key(
     mode: FakeTensorMode,
     given: Mapping[Node, CallKey] = MappingProxyType({}),
 ) -> CallKey:
-    """What tells arguments from others: kinds of tensors, and other values with their types, as 1
-    and 1.0 make different results; in a graph, what is given of the nodes that make them.
+    """Build the cache key of arguments.
+
+    It has the kinds of tensors, and other values with their types, because 1 and 1.0 lead to
+    different results. In a graph, ``given`` has the keys of nodes.
 
     Raises:
-        NotCacheable: more decides about them.
-        KeyError: nothing is given of a node.
+        NotCacheable: the arguments have more properties.
+        KeyError: a node has no key.
     """
     parts: list[Any] = []
     for value in values:
@@ -108,14 +110,14 @@ def build_key(
 
 
 def get_kind(tensor: FakeTensor, mode: FakeTensorMode) -> TensorKind:
-    """What tells a tensor from others of a mode.
+    """Return the kind of a tensor.
 
     Args:
-        tensor: a fake one.
-        mode: that it should be of.
+        tensor: a fake tensor.
+        mode: its expected mode.
 
     Raises:
-        NotCacheable: it is of another mode, has symbols for sizes, or there is more to it.
+        NotCacheable: it has another mode, symbolic sizes, or more properties.
     """
     if (
         tensor.fake_mode is not mode
@@ -131,6 +133,6 @@ def get_kind(tensor: FakeTensor, mode: FakeTensorMode) -> TensorKind:
     ):
         raise NotCacheable
     storage = tensor.untyped_storage().nbytes()
-    if type(storage) is not int:  # a symbol's, though sizes and strides are known
+    if type(storage) is not int:  # symbolic, although sizes and strides are known
         raise NotCacheable
     return TensorKind(tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device, storage)

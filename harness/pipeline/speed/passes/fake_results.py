@@ -1,11 +1,13 @@
-"""What operators make of fake tensors, kept for all programs.
+"""Avoid calling an operator again on fake tensors of the same kinds.
 
-A pass walks a graph by calling all of its operators on fake tensors, and lowering to TOSA takes a
-hundred passes: nearly all calls are ones that an earlier pass made, with tensors of the same kind.
-A trace calls what earlier traces called. Fake modes keep results themselves, but not those of
-operators outside of ATen, and they ask much before they do. What came of a call is kept here by
-kinds, for modes of the same settings. An operator of the edge dialect calls one of ATen, so what
-came of the one came of the other.
+A pass calls all operators of a graph on fake tensors, and lowering to TOSA takes a hundred passes:
+almost all calls repeat earlier ones. Fake modes cache only operators of ATen, after many checks.
+This cache covers all programs and modes with the same settings. An operator of the edge dialect
+calls one of ATen and shares its result.
+
+Assumes that a result depends only on the key: operator, kinds and values of arguments, settings of
+the mode, default dtype and device. Verified by digests of the mode's own cache and of the code that
+creates fake tensors (``originals``); each cached result is recreated once and compared.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ _IS_INCLUDED = torch._C._dispatch_tls_is_dispatch_key_included
 
 
 class _ResultKinds(NamedTuple):
-    """The kinds of several results."""
+    """The kinds of a tuple or list of results."""
 
     holder: type[Any]
     kinds: list[TensorKind]
@@ -46,7 +48,7 @@ class _ResultKinds(NamedTuple):
 
 _MOST = 20_000
 _results: dict[CallKey, TensorKind | _ResultKinds | None] = {}
-# What tensors of a mode have in common but for the mode itself, which lives as long as its own.
+# Attributes that all tensors of a mode and device share, except the mode itself.
 _attributes: weakref.WeakKeyDictionary[FakeTensorMode, dict[torch.device, dict[str, Any]]] = (
     weakref.WeakKeyDictionary()
 )
@@ -57,7 +59,7 @@ _dispatched = FakeTensorMode.dispatch
 
 
 def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands for ``EdgeOpOverload.__call__``."""
+    """Replaces ``EdgeOpOverload.__call__``."""
     mode, function = get_sole_fake_mode(), functools.partial(_upstream, overload)
     if mode is None:
         return function(*args, **kwargs)
@@ -65,7 +67,7 @@ def _call(overload: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _call_function(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any:
-    """Stands for ``torch.fx.Interpreter.call_function``."""
+    """Replaces ``torch.fx.Interpreter.call_function``."""
     if type(target) is OpOverload and (mode := get_sole_fake_mode()) is not None:
         return _result(mode, target, target, args, kwargs)
     return _interpreted(interpreter, target, args, kwargs)
@@ -74,7 +76,7 @@ def _call_function(interpreter: Any, target: Any, args: Any, kwargs: Any) -> Any
 def _dispatch(
     mode: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = _NONE
 ) -> Any:
-    """Stands for ``FakeTensorMode.dispatch``: all other modes have had their say."""
+    """Replaces ``FakeTensorMode.dispatch``, which runs after all other modes."""
     if (
         type(func) is not OpOverload
         or not mode.cache_enabled
@@ -92,7 +94,7 @@ def _dispatch(
 def _result(
     mode: FakeTensorMode, function: Callable[..., Any], op: OpOverload, args: Any, kwargs: Any
 ) -> Any:
-    """What a function that calls an operator returns in a mode."""
+    """Return the result of a function that calls an operator, from the cache if possible."""
     key = _key(mode, op, args, kwargs)
     if key is None:
         return function(*args, **kwargs)
@@ -116,8 +118,7 @@ def _key(mode: FakeTensorMode, op: OpOverload, args: Any, kwargs: Any) -> CallKe
 
 
 def _surroundings(mode: FakeTensorMode) -> object:
-    """What decides about results of every operator, and is no argument: what the mode's own key has
-    of it, and who decomposes."""
+    """Return the settings that results of all operators depend on, as in the mode's own key."""
     shapes = mode.shape_env
     return (
         torch.get_default_dtype(),
@@ -129,8 +130,7 @@ def _surroundings(mode: FakeTensorMode) -> object:
 
 
 def get_sole_fake_mode() -> FakeTensorMode | None:
-    """The fake mode that makes what is called, if nothing else hears of calls or changes what they
-    make."""
+    """Return the active fake mode if no other mode observes calls or changes their results."""
     mode: FakeTensorMode | None = torch._C._get_dispatch_mode(_FAKE)
     is_alone = (
         mode is not None
@@ -144,15 +144,15 @@ def get_sole_fake_mode() -> FakeTensorMode | None:
 
 
 def create_fake_tensors(kind: TensorKind | _ResultKinds, mode: FakeTensorMode) -> Any:
-    """New fake tensors, made as a mode makes those that it keeps itself.
+    """Create fake tensors as a mode creates those of its own cache.
 
     Args:
-        kind: theirs; their storages have no more bytes than they need.
-        mode: whose they are.
+        kind: kind of the results; their storages have no extra bytes.
+        mode: mode of the results.
     """
     if isinstance(kind, _ResultKinds):
         return kind.holder(create_fake_tensors(one, mode) for one in kind.kinds)
-    # The mode's own guard also says that a kernel runs, which none does.
+    # The mode's own guard also marks a running kernel; none runs here.
     with torch._C._DisableTorchDispatch():
         empty = torch.empty_strided(kind.shape, kind.stride, dtype=kind.dtype, device="meta")
     known = _attributes.setdefault(mode, {})
@@ -161,7 +161,7 @@ def create_fake_tensors(kind: TensorKind | _ResultKinds, mode: FakeTensorMode) -
         made = FakeTensor(mode, empty, kind.device)
         known[kind.device] = {name: of for name, of in vars(made).items() if of is not mode}
         return made
-    # As the constructor does, which checks and sets one by one what is the same for all.
+    # Like the constructor, without its checks of attributes that are the same for all tensors.
     made = torch.Tensor._make_subclass(
         FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=kind.device
     )
@@ -177,7 +177,7 @@ def create_fake_tensors(kind: TensorKind | _ResultKinds, mode: FakeTensorMode) -
 def _kind_of_result(
     result: Any, arguments: Any, mode: FakeTensorMode
 ) -> TensorKind | _ResultKinds | None:
-    """What is enough to make a result again; None where nothing is."""
+    """Return the kind of a result if it is sufficient to recreate it; None otherwise."""
     several = type(result) is tuple or type(result) is list
     made = result if several else [result]
     if any(type(one) is not FakeTensor for one in made):
@@ -195,13 +195,13 @@ def _kind_of_result(
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    """What tensors that share memory have in common."""
+    """Return an identity of the tensor's memory."""
     pointer: int = tensor.untyped_storage()._cdata
     return pointer
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Keep what operators make of fake tensors from now on."""
+    """Cache results on fake tensors from now on."""
     replace(EdgeOpOverload, "__call__", _call)
     replace(Interpreter, "call_function", _call_function)
     replace(FakeTensorMode, "dispatch", _dispatch)

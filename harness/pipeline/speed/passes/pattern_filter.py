@@ -1,8 +1,10 @@
-"""Patterns that a graph cannot match, not made.
+"""Avoid building XNNPACK's patterns for graphs that cannot match them.
 
-XNNPACK looks for attention and for bilinear upsampling in each graph, by programs that it exports
-to that end, once a process: six, in some two seconds. A graph that calls none of what they cannot
-do without has no match.
+XNNPACK searches each graph for attention and bilinear upsampling with patterns that it exports once
+a process: six programs, two seconds. A graph without their required operators has no match.
+
+Assumes that each pattern needs an operator named in :data:`NEEDED`. Verified by digests of the
+functions that define the patterns, and of the passes (``originals``).
 """
 
 from __future__ import annotations
@@ -22,23 +24,22 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from harness.vendors.replacements import AttributeReplacer
 
-# Part of a name: attention normalizes its scores and upsampling reads by index, where they are not
-# left whole.
+# Parts of names. A decomposed attention has a softmax, a decomposed upsampling an index.
 NEEDED = {
     ConvertToSDPAPass: ("softmax", "scaled_dot_product_attention"),
     ConvertToUpsampleBilinear2d: ("index", "upsample_bilinear2d"),
 }
-"""By the pass, what one of the operators of each of its patterns has in its name."""
+"""By pass: each of its patterns has an operator whose name contains one of these parts."""
 
 
 def _unless_unmatched(call: Callable[..., PassResult], needed: tuple[str, ...]) -> Any:
-    """A pass's call, without its search where nothing is to be found."""
+    """Wrap a pass's ``call`` so that it skips the search where no match is possible."""
 
     logger = logging.getLogger(call.__module__)
 
     @functools.wraps(call)
     def called(converting: XNNPACKPass, graph_module: GraphModule) -> PassResult:
-        if logger.isEnabledFor(logging.DEBUG):  # it tells that it searches
+        if logger.isEnabledFor(logging.DEBUG):  # it logs the search
             return call(converting, graph_module)
         names = {str(node.target) for node in graph_module.graph.nodes}
         if any(part in name for name in names for part in needed):
@@ -51,6 +52,6 @@ def _unless_unmatched(call: Callable[..., PassResult], needed: tuple[str, ...]) 
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Leave the search out where it finds nothing from now on."""
+    """Skip searches without a possible match from now on."""
     for converting, needed in NEEDED.items():
         replace(converting, "call", _unless_unmatched(converting.call, needed))

@@ -1,9 +1,11 @@
-"""Arm's propagation of views and permutes, without walking the graph again after every round.
+"""Avoid a walk over the graph after each round of Arm's propagation of views and permutes.
 
-The pass moves what it can, calls every operator of the graph on fake tensors again to learn the new
-shapes, and looks for more to move; a model takes dozens of rounds. All that a round changes is the
-kind of what follows the moved nodes. So between rounds only those are called again, in place, and
-the graph is walked as upstream does once, when nothing moves any more.
+The pass moves nodes, calls every operator on fake tensors to get the new shapes, and continues; a
+model takes dozens of rounds. A round only changes the shapes after moved nodes. Between rounds only
+these operators are called, in place; the graph is walked as upstream does when nothing moves.
+
+Assumes that results depend only on the nodes' inputs, with the exceptions listed here. Verified by
+digests of the pass and of ``ArmPass`` (``originals``).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from harness.vendors.replacements import AttributeReplacer
 
-# ArmPass.call_operator has no fake rule for these in integers: it takes what was there.
+# ArmPass.call_operator has no fake rule for these on integers: it keeps the old result.
 _AS_THEY_WERE = {ops.edge.aten.bmm.default, ops.edge.aten.leaky_relu.default}
 
 _Call = tuple[Any, Any, Any]
@@ -33,14 +35,14 @@ _upstream_retrace = PropagateViewCopyPermutePass._retrace
 
 
 class _NotInPlace(Exception):
-    """The graph holds what is not told by the kinds of a node's inputs."""
+    """A node's result depends on more than the kinds of its inputs."""
 
 
 class _Rounds:
-    """What the nodes of one graph were when their results were last found.
+    """The calls of a graph's nodes when their results were last computed.
 
     Args:
-        graph_module: as a walk left it: every node has the result of its operator.
+        graph_module: a graph after a walk: each node has the result of its operator.
     """
 
     def __init__(self, graph_module: torch.fx.GraphModule) -> None:
@@ -59,8 +61,7 @@ class _Rounds:
         self._seen = {node: _call(node) for node in graph_module.graph.nodes}
 
     def update(self, graph_module: torch.fx.GraphModule) -> None:
-        """Find the results of what was made, moved or given other inputs since, and of what follows
-        where they are of another kind."""
+        """Compute results of new or changed nodes, and of their users if the kind changed."""
         seen: dict[torch.fx.Node, _Call] = {}
         changed: set[torch.fx.Node] = set()
         with self._mode, enable_python_dispatcher():
@@ -85,7 +86,7 @@ def _call(node: torch.fx.Node) -> _Call:
 
 
 def _is_same(known: _Call | None, call: _Call) -> bool:
-    # fx makes new objects of arguments that change.
+    # fx creates new objects when arguments change.
     return known is not None and all(map(operator.is_, known, call))
 
 
@@ -107,7 +108,7 @@ def _alike(one: torch.Tensor, other: Any) -> bool:
 
 
 def _retrace(self: Any, graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Stands for the pass's own: see its ``call``."""
+    """Replaces the pass's ``_retrace``; see its ``call``."""
     rounds = self._rounds
     if rounds is not None:
         graph_module.graph.eliminate_dead_code()
@@ -137,6 +138,6 @@ def _call_pass(self: Any, graph_module: torch.fx.GraphModule) -> PassResult:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Walk the graph at the end of the pass alone from now on."""
+    """Walk the graph only at the end of the pass from now on."""
     replace(PropagateViewCopyPermutePass, "_retrace", _retrace)
     replace(PropagateViewCopyPermutePass, "call", _call_pass)

@@ -1,12 +1,14 @@
-"""Walks over a graph that change nothing, skipped.
+"""Avoid walks over a graph that change nothing.
 
-A pass of exir takes a graph apart and traces it again, operator by operator, whether it has
-something to change or not; XNNPACK alone does so eleven times a delegate. A graph that was traced
-and not touched since comes out as it went in, unless the pass has something to do on the way: one
-that only changes graphs in place has not, of a few others ``_ACTS`` says on which nodes they act,
-and Arm's are asked (:mod:`harness.pipeline.speed.passes.dry_run`). Lowering to TOSA makes a
-hundred passes, most of which look at the graph and leave it: what a pass needs for a walk is made
-when it begins one.
+A pass of exir traces a graph again, operator by operator, even if it has nothing to change; XNNPACK
+does so eleven times a delegate. A walk returns a graph that is unchanged since its last trace as it
+was, unless the pass acts on a node. Passes without hooks act on none, ``_ACTS`` tells for some
+passes on which nodes they act, and Arm's passes get a dry run
+(:mod:`harness.pipeline.speed.passes.dry_run`). Lowering to TOSA creates a hundred passes, most of
+which do not walk: objects that only a walk needs are created when it begins.
+
+Assumes which methods a walk calls and on which nodes these passes act. Verified by comparing the
+graph with its last trace, and by digests of the walk and of these passes (``originals``).
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ def _has_number_for_tensor(node: Node) -> bool:
 
 
 def _may_mix_types(node: Node) -> bool:
-    """Whether a node is one that the pass looks at, but for those of one float dtype."""
+    """Return whether the pass may act on a node: a promoted operator without one float dtype."""
     if not _is_aten(node, *_PROMOTED):
         return False
     values = [arg.meta.get("val") if isinstance(arg, Node) else None for arg in node.args]
@@ -84,7 +86,7 @@ _PROMOTED = (
     "aten::minimum",
 )
 
-# The nodes that a pass may change. A pass that is not here, and has a hook of its own, is run.
+# Nodes that a pass may change. A pass with a hook that is not listed here walks.
 _ACTS: dict[type[Any], Callable[[Node], bool]] = {
     LegalizePortableDimOrderPass: lambda node: (
         node.target in LegalizePortableDimOrderPass._target_ops
@@ -94,7 +96,7 @@ _ACTS: dict[type[Any], Callable[[Node], bool]] = {
     ReplaceBrokenOpsWithFunctionalOpsPass: _is_view,
     ScalarToTensorPass: _has_number_for_tensor,
     SymToTensorPass: lambda node: isinstance(node.meta.get("val"), _SYMBOLS),
-    # It folds what depends on no node.
+    # It folds nodes without inputs.
     ConstPropPass: lambda node: not node.all_input_nodes,
     memory_formats.DimOrderOpsRevertPass: lambda node: node.target in MemoryFormatOpsMap,
     memory_formats.MemoryFormatOpsPass: lambda node: node.target in DimOrderOpsMap,
@@ -103,7 +105,7 @@ _ACTS: dict[type[Any], Callable[[Node], bool]] = {
 
 @functools.cache
 def _find_hooks(walking: Any) -> frozenset[str]:
-    """Which parts of the walk a pass has replaced."""
+    """Return the methods of the walk that a pass overrides."""
     base = pass_base.ExportPass
     of = inspect.getattr_static
     parts = {*vars(pass_base._ExportPassBase), *vars(base)} - {"__init__", "_abc_impl", "call"}
@@ -134,7 +136,7 @@ def _operators(graph: Graph) -> list[Node]:
 
 
 def _mark(module: GraphModule) -> None:
-    """Remember how a graph left the walk, where walking again would not make new symbols."""
+    """Record a graph after a walk, unless another walk would create new symbols."""
     if any(isinstance(child, GraphModule) for child in module.children()):
         return
     if not any("unbacked_bindings" in node.meta for node in module.graph.nodes):
@@ -142,7 +144,7 @@ def _mark(module: GraphModule) -> None:
 
 
 def _call(walking: Any, module: GraphModule) -> PassResult:
-    """Stands for ``ExportPass.call``."""
+    """Replaces ``ExportPass.call``."""
     if _has_no_effect(walking, module):
         return PassResult(module, True)
     result: PassResult = _upstream(walking, module)
@@ -151,7 +153,7 @@ def _call(walking: Any, module: GraphModule) -> PassResult:
 
 
 def _call_torch_pass(walking: Any, module: GraphModule) -> PassResult:
-    """Stands for ``call`` of torch's own passes, which walk as exir's do."""
+    """Replaces ``call`` of torch's passes, which walk as exir's do."""
     result: PassResult = _upstream_torch_call(walking, module)
     _mark(result.graph_module)
     return result
@@ -162,11 +164,11 @@ _FOR_WALKS = frozenset({"interpreter", "tracer", "fake_tensor_mode", "_initializ
 
 
 def _set_up_later(walking: Any) -> None:
-    """Stands for ``ExportPass.__init__``, which makes a graph module and a class for it."""
+    """Replaces ``ExportPass.__init__``, which creates a graph module and its class."""
 
 
 def _set_up_now(walking: Any, name: str) -> Any:
-    """What a pass is asked for that it does not have."""
+    """Run the deferred ``__init__`` when one of its attributes is read."""
     if name not in _FOR_WALKS:
         raise AttributeError(f"{type(walking).__name__!r} object has no attribute {name!r}")
     given = dict(vars(walking))
@@ -176,7 +178,7 @@ def _set_up_now(walking: Any, name: str) -> Any:
 
 
 def install(replace: AttributeReplacer) -> None:
-    """Skip what changes nothing from now on."""
+    """Skip walks without effect from now on."""
     replace(pass_base._ExportPassBase, "__init__", _set_up_later)
     replace(pass_base._ExportPassBase, "__getattr__", _set_up_now)
     replace(pass_base._ExportPassBase, "call", _call)

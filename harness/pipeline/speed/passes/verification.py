@@ -1,9 +1,13 @@
-"""Graphs that were verified and not touched since, not verified again.
+"""Avoid verifying graphs and operator calls that were verified before.
 
-Each pass of exir verifies the program before and after, and hardly any changes it: XNNPACK verifies
-a delegate's graph 35 times, LSTM's programs have two dozen delegates. A verifier looks at each
-operator, its dialect, its tags, and calls all of them to look at dtypes. Most of these calls were
-made before with tensors of the same kinds: targets share programs, delegates are cut out alike.
+Each pass of exir verifies the program before and after, and almost no pass changes it: XNNPACK
+verifies a delegate's graph 35 times, and an LSTM has two dozen delegates. A verifier checks each
+operator's dialect and tags, and calls it to check dtypes. Most of these calls were made before with
+tensors of the same kinds.
+
+Assumes that verifiers read only the graph's nodes, names and attributes, the program's signature,
+and the dtypes of calls. Verified by comparing these before each reuse (``GraphNodes``), and by
+digests of the verifiers (``originals``).
 """
 
 from __future__ import annotations
@@ -38,21 +42,21 @@ _check_upstream = ExportedProgramPassManager.check
 
 
 class _Verified:
-    """A graph as verifiers found it valid."""
+    """The state of a graph when verifiers accepted it."""
 
     def __init__(self, module: GraphModule) -> None:
         self.by: set[type[Verifier]] = set()
         self._nodes = GraphNodes(module.graph)
         self._others = list(_others(module))
-        self._alive = list(module.children())  # an attribute is known by its address
+        self._alive = list(module.children())  # attributes are compared by address
 
     def holds(self, module: GraphModule) -> bool:
-        """Whether nothing of the graph is another."""
+        """Return whether the graph is unchanged."""
         return self._nodes.match(module.graph) and self._others == list(_others(module))
 
 
 def _others(module: GraphModule) -> Iterator[tuple[str, int]]:
-    """What a verifier looks at beside what nodes call and hold: names, and what is an attribute."""
+    """Yield further facts that a verifier reads: names of nodes, and identities of attributes."""
     for node in module.graph.nodes:
         attribute = getattr(module, node.target, None) if node.op == "get_attr" else None
         yield node.name, id(attribute)
@@ -64,21 +68,23 @@ def _known(module: GraphModule) -> _Verified | None:
 
 
 def _check_graph_module(verifier: Verifier, module: GraphModule) -> None:
-    """Stands for ``Verifier._check_graph_module``."""
+    """Replaces ``Verifier._check_graph_module``."""
     known = _known(module)
     if known is not None and type(verifier) in known.by:
         return
     _upstream(verifier, module)
     if any(isinstance(child, GraphModule) for child in module.children()):
-        return  # a branch may change on its own
+        return  # a subgraph may change separately
     known = known or _Verified(module)
     known.by.add(type(verifier))
     vars(module.graph)[_MARK] = known
 
 
 def _check(manager: ExportedProgramPassManager, program: Any) -> None:
-    """Stands for the pass manager's ``check``, which asks of the graph what the verifier has asked,
-    and then verifies the program."""
+    """Replaces the pass manager's ``check``.
+
+    It repeats the verifier's checks of the graph, and then verifies the program.
+    """
     known = _known(program.graph_module)
     if known is None:
         _check_upstream(manager, program)
@@ -88,8 +94,8 @@ def _check(manager: ExportedProgramPassManager, program: Any) -> None:
 
 
 def _list_verified_facts(program: Any) -> list[Any]:
-    """What is verified of a program beside its graph: names that are to be of its nodes and of its
-    values, and what these are."""
+    """List the facts that are verified besides the graph: names and types in the signature, the
+    module calls, the state and the constants."""
     signature, calls = program.graph_signature, program.module_call_graph
     specs = (*signature.input_specs, *signature.output_specs)
     given = [
@@ -111,16 +117,15 @@ def _name(argument: Any) -> str | None:
 
 _call_operators = verifier._check_tensor_args_matching_op_allowed_dtype
 _MOST = 50_000
-# What valid calls of operators give: by operator, its arguments and the result that a graph says it
-# has, kinds for tensors, the kind of the one that it has.
+# Kinds of the results of valid calls, by operator, arguments and declared result.
 _valid: dict[CallKey, CallKey] = {}
 
 
 class _Calls:
-    """The calls of a graph as they are told apart, while it is walked.
+    """Cache keys of a graph's calls during a walk.
 
     Args:
-        graph: whose.
+        graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -129,11 +134,11 @@ class _Calls:
         self.given: dict[Node, CallKey] = {}
 
     def by(self, node: Node) -> CallKey:
-        """What tells the call of a node from others.
+        """Return the cache key of a node's call.
 
         Raises:
-            NotCacheable: more decides about it.
-            KeyError: a node before it has not been given its kind, or it says nothing.
+            NotCacheable: the call depends on more than a key covers.
+            KeyError: an earlier node has no key, or the node declares no value.
         """
         its = node.target
         if not isinstance(its, EdgeOpOverload) and its is not operator.getitem:
@@ -145,13 +150,13 @@ class _Calls:
         return its, context, *given, build_key((node.meta["val"],), self._mode)
 
     def give(self, node: Node, value: Any) -> CallKey:
-        """Say what came of a node; see :meth:`by`."""
+        """Record the result of a node and return its key; see :meth:`by`."""
         self.given[node] = found = build_key((value,), self._mode)
         return found
 
 
 class _RecordingArgValidator(EdgeOpArgValidator):  # type: ignore[misc, unused-ignore]
-    """Notes the calls that it finds valid."""
+    """Validator that records valid calls."""
 
     def __init__(self, module: GraphModule) -> None:
         super().__init__(module)
@@ -159,7 +164,7 @@ class _RecordingArgValidator(EdgeOpArgValidator):  # type: ignore[misc, unused-i
         self._found: dict[CallKey, CallKey] = {}
 
     def run_node(self, n: Node) -> Any:
-        """Call an operator."""
+        """Call an operator and record its key."""
         result: Any = super().run_node(n)
         with suppress(NotCacheable, KeyError):
             kind = self._calls.give(n, result)
@@ -168,7 +173,7 @@ class _RecordingArgValidator(EdgeOpArgValidator):  # type: ignore[misc, unused-i
         return result
 
     def run(self, *args: Any, **options: Any) -> Any:
-        """Call all operators up to the first delegate, which raises."""
+        """Call all operators up to the first delegate, which raises, and cache the valid calls."""
         try:
             return super().run(*args, **options)
         finally:
@@ -179,8 +184,7 @@ class _RecordingArgValidator(EdgeOpArgValidator):  # type: ignore[misc, unused-i
 
 
 def _are_valid(module: GraphModule) -> bool:
-    """Whether all calls of a graph up to its first delegate, where upstream leaves it, were found
-    valid, with what comes of those before them."""
+    """Return whether all calls up to the first delegate, where upstream stops, are known."""
     calls = _Calls(module.graph)
     try:
         for node in module.graph.nodes:
@@ -190,7 +194,7 @@ def _are_valid(module: GraphModule) -> bool:
                 if isinstance(node.target, HigherOrderOperator):
                     return True
                 calls.given[node] = _valid[calls.by(node)]
-            # Nothing is given of an attribute: delegates alone are called with one.
+            # An attribute has no key: only delegates have one as an argument.
             elif node.op == "get_attr":
                 getattr(module, node.target)
             elif node.op != "output":
@@ -201,8 +205,10 @@ def _are_valid(module: GraphModule) -> bool:
 
 
 def _call_operators_once(module: GraphModule) -> None:
-    """Stands for ``_check_tensor_args_matching_op_allowed_dtype``, which calls all operators of a
-    graph and asks of each whether it takes these dtypes."""
+    """Replaces ``_check_tensor_args_matching_op_allowed_dtype``.
+
+    It calls all operators of a graph and checks their dtypes.
+    """
     if not _are_valid(module):
         _call_operators(module)
 
@@ -212,8 +218,8 @@ _cache: dict[tuple[Any, ...], list[Any]] = {}
 
 
 def _remove_invalid_once(preserved: list[Any]) -> list[Any]:
-    """Stands for exir's look at what a partitioner keeps: it parses each operator's schema, twice a
-    program."""
+    """Replaces exir's check of a partitioner's preserved operators, which parses each operator's
+    schema twice a program."""
     key = tuple(preserved)
     if key not in _cache:
         _cache[key] = _is_kept(preserved)
