@@ -125,7 +125,9 @@ def test_an_outcome_that_somebody_changed_is_made_anew(decompositions: list[Any]
 def test_where_composite_operators_are_not_seen_nothing_is_shared(
     decompositions: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decompositions, "can_record_operators", lambda: False)
+    monkeypatch.setattr(
+        "harness.pipeline.speed.export.decompositions.can_record_operators", lambda: False
+    )
     program = _functional()
     _made(program)
     _made(program)

@@ -11,6 +11,8 @@ from torch.fx import Graph, GraphModule
 from torch.fx.passes.infra.partitioner import Partition
 from torch.fx.passes.operator_support import OperatorSupport
 
+from harness.pipeline.speed.delegates import partitions as merging
+
 
 def _random_graph(seed: int) -> GraphModule:
     chance, graph = random.Random(seed), Graph()
@@ -31,7 +33,7 @@ def test_the_answer_is_upstreams(seed: int) -> None:
     for _ in range(60):
         both = chance.sample(calls, chance.randrange(2, 7))
         partitions = {1: Partition(1, both[:-1]), 2: Partition(2, both[-1:])}
-        ours = partitions._can_merge_partitions(partitioner, 1, 2, partitions)
-        assert ours is partitions._upstream(partitioner, 1, 2, partitions)
+        ours = merging._can_merge_partitions(partitioner, 1, 2, partitions)
+        assert ours is merging._upstream(partitioner, 1, 2, partitions)
         said.append(ours)
     assert {*said} == {True, False}
