@@ -1,1 +1,1 @@
-"""Cases by field; one module per group, each with a ``CASES`` list."""
+"""Suites of cases by field; each module has a ``CASES`` list."""

@@ -24,9 +24,9 @@ Draw = Callable[[Shape], torch.Tensor]
 View = Callable[[Draw, Shape], torch.Tensor]
 
 COARSE = "an integer target may lose more steps on the way than the values differ by"
-"""Why a case is not telling on integer targets."""
+"""Why a case passes vacuously on integer targets."""
 CANCELS = "its terms cancel, and bfloat16 may err by more than what is left of them"
-"""Why a case is not telling in bfloat16."""
+"""Why a case passes vacuously in bfloat16."""
 
 DTYPE_TAGS = {
     torch.float32: "fp32",
@@ -43,16 +43,15 @@ DTYPE_TAGS = {
 
 @dataclass(frozen=True)
 class Input:
-    """One tensor input, not drawn yet.
+    """Specification of one input tensor; :meth:`make` draws it.
 
     Attributes:
-        shape: its shape, whatever its memory layout.
+        shape: its shape, independent of its memory layout.
         values: draws contiguous values of a shape from torch's global generator.
-        dtype: the values are converted to it.
+        dtype: dtype to which the values are converted.
         view: lays the values out in memory; None for contiguous.
         layout: tag that the layout gives to the case; empty for none.
-        extremes: what the values reach, as far as it may be infinite or NaN, or become so in the
-            dtype.
+        extremes: the extreme values, where they may be infinite or NaN, or overflow in the dtype.
     """
 
     shape: Shape
@@ -64,8 +63,8 @@ class Input:
 
     @property
     def finite(self) -> bool:
-        """Whether all values are; a quantizer cannot be calibrated with others."""
-        drawn = torch.tensor(self.extremes, dtype=torch.float32)  # and only then in the dtype
+        """Whether all values are finite; a quantizer cannot be calibrated with others."""
+        drawn = torch.tensor(self.extremes, dtype=torch.float32)  # then converted to the dtype
         return bool(drawn.to(self.dtype).isfinite().all())
 
     def make(self) -> torch.Tensor:
@@ -147,7 +146,7 @@ def ints(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -> 
 
 
 def bools(*shape: int) -> Input:
-    """Booleans, about as many of either."""
+    """Booleans, about as many True as False."""
     return Input(shape, lambda size: torch.rand(size) < 0.5, torch.bool)
 
 
@@ -188,7 +187,7 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Input:
 
 
 class Apply(torch.nn.Module):
-    """Calls a function on its inputs."""
+    """Base of modules that call a function on their inputs."""
 
     def __init__(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -243,7 +242,7 @@ def op(
     vacuous: str = "",
     **kwargs: Any,
 ) -> Case:
-    """A case that calls a function.
+    """Make a case that calls a function.
 
     Args:
         name: ``operator/variant``, the operator by its ATen name.
@@ -251,8 +250,8 @@ def op(
         inputs: one to four tensors.
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
-        tags: more words; the tags that follow from the inputs are added.
-        vacuous: why the outputs carry no signal, where they do not.
+        tags: further tags; the tags that follow from the inputs are added.
+        vacuous: vacuous reason: why the outputs carry no signal; empty when they carry one.
         kwargs: the function's other arguments.
     """
     apply = _APPLY[len(inputs)]
@@ -270,7 +269,7 @@ def nn_case(
     tags: Iterable[str] = (),
     vacuous: str = "",
 ) -> Case:
-    """A case around a module with weights.
+    """Make a case of a module with weights.
 
     Args:
         name: ``operator/variant``, the operator by its ATen name.
@@ -278,19 +277,23 @@ def nn_case(
         inputs: the tensors.
         dynamic_shapes: per input, as ``torch.export.export`` takes it.
         calls: inputs of further calls.
-        tags: more words; the tags that follow from the inputs are added.
-        vacuous: why the outputs carry no signal, where they do not.
+        tags: further tags; the tags that follow from the inputs are added.
+        vacuous: vacuous reason: why the outputs carry no signal; empty when they carry one.
     """
     shapes = None if dynamic_shapes is None else tuple(dynamic_shapes)
     case = _case(name, module, inputs, shapes, calls, tags, torch.float32)
     return replace(case, vacuous=vacuous)
 
 
-def explain(cases: Sequence[Case], reasons: dict[str, str]) -> list[Case]:
-    """The cases, with reasons why the outputs of some carry no signal, by name.
+def add_vacuous_reasons(cases: Sequence[Case], reasons: dict[str, str]) -> list[Case]:
+    """Give some cases a vacuous reason: why their outputs carry no signal.
+
+    Args:
+        cases: all cases.
+        reasons: vacuous reasons by case name.
 
     Raises:
-        KeyError: no case of that name.
+        KeyError: a name that no case has.
     """
     for name in reasons.keys() - {case.name for case in cases}:
         raise KeyError(name)
@@ -340,7 +343,7 @@ def _tags(
 
 
 def _main_dtype(inputs: Sequence[Input], weights: torch.dtype | None) -> torch.dtype:
-    """The dtype that is computed in: a floating input's, else the weights', else the first's."""
+    """The dtype of the computation: a floating input's, else the weights', else the first's."""
     floating = [spec.dtype for spec in inputs if spec.dtype.is_floating_point]
     candidates = [*floating, weights, *(spec.dtype for spec in inputs), torch.float32]
     return next(dtype for dtype in candidates if dtype is not None)

@@ -1,5 +1,8 @@
-"""Limitations of programs that come from elsewhere: most have the cause of a case of ours, and say
-what that says, so that each cause is written down once."""
+"""Helpers for limitations of programs from torch and executorch.
+
+Most of them have the same cause as a case of this project. They copy its limitation, so that each
+cause is described once.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,24 @@ from harness.record.target import Target, matches_any_glob, matches_target
 
 
 def variants(operator: str, names: str) -> str:
-    """Globs over cases of an operator, of their names behind the slash."""
+    """Globs over the cases of an operator, from the parts of their names after the slash."""
     return "|".join(f"{operator}/{name}" for name in names.split())
 
 
-def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) -> Limitation:
-    """What is known of one case on a target, of others on that target.
+def copy_limitation(known: Iterable[Limitation], target: str, case: str, cases: str) -> Limitation:
+    """Copy the limitation of one case to other cases on the same target.
 
-    Of several entries that of the installed release: a case may have failed otherwise before.
+    Of several limitations it takes the one of the installed release: a case may fail differently
+    in an earlier release.
 
     Args:
-        known: entries among which there is one of the case.
-        target: whose.
+        known: limitations, one of which matches the case on the target.
+        target: the target.
         case: name of the case.
-        cases: globs over the others, separated by ``|``.
+        cases: globs over the other cases, separated by ``|``.
 
     Raises:
-        LookupError: there is no such entry.
+        LookupError: no limitation matches.
     """
     wanted = Target.parse(target)
     found = [
@@ -41,20 +45,20 @@ def as_known(known: Iterable[Limitation], target: str, case: str, cases: str) ->
     return replace(entry, target=target, case=cases, op="*", tag=None)
 
 
-def absent(target: str, case: str, what: str, *, stage: str, error: str) -> Limitation:
-    """Cases that are about something which came with 1.5.0.
+def missing_feature(target: str, case: str, feature: str, *, stage: str, error: str) -> Limitation:
+    """Make the limitation of cases that need a feature of executorch 1.5.0.
 
     Args:
         target: glob over targets.
         case: globs over the cases, separated by ``|``.
-        what: it is, for "executorch 1.4.1 has no ...".
-        stage: that fails without it.
-        error: what the stage says then.
+        feature: the feature, for "executorch 1.4.1 has no ...".
+        stage: the stage that fails without it.
+        error: the error of that stage.
     """
     return Limitation(
         target=target,
         case=case,
-        reason=f"executorch 1.4.1 has no {what}.",
+        reason=f"executorch 1.4.1 has no {feature}.",
         stage=stage,
         error=error,
         shown_as=Status.UNSUPPORTED,

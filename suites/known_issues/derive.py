@@ -1,5 +1,7 @@
-"""Known issues made of limitations: the cause, the link and the way in which it fails are the
-limitation's, so that each is written down once; what is added are the signs of it in other models.
+"""Derives known issues from limitations.
+
+Cause, link, stage and outcome are copied from the limitation, so that each is written down once.
+This module adds the signs by which the issue is recognised in other models.
 """
 
 from __future__ import annotations
@@ -22,13 +24,12 @@ from suites.quant.limitations import LIMITATIONS as QUANT
 from suites.signatures.limitations import LIMITATIONS as SIGNATURES
 from suites.upstream.limitations import LIMITATIONS as UPSTREAM
 
-# Names of their cases begin with the operator.
+# Suites whose case names begin with the operator.
 _BY_OPERATOR = [*OPS, *METAL, *MLX]
 _OTHERS = [*MODELS, *QUANT, *SIGNATURES, *MXFP, *PASSES]
 _ALL = [*_BY_OPERATOR, *_OTHERS, *OPINFO, *UPSTREAM]
 
-# Errors that many causes have: what is recognised of these limitations stands in the modules
-# beside this one.
+# Errors that many causes share. The modules beside this one list the signs of these limitations.
 _OF_ANY_CAUSE = re.compile(
     r"^$|elements exceed the bound|failed with error 0x|^AssertionError$|StopIteration"
     r"|list index out of range|tuple index out of range|^index out of range$|not enough values"
@@ -43,7 +44,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|out of bounds for array with 0|InductorError: NotImplementedError|has no name"
     r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
 )
-# Errors that say what is wrong, but not of which operator.
+# Errors that name the problem, but not the operator.
 _WITH_OPERATOR = re.compile(
     r"Unsupported dtype|TOSA spec|taking Tensor inputs|The size of tensor|mismatched dtypes"
     r"|Expected \d-dimensional|bytes \w+\(|TOSA_UNPREDICTABLE|\[transpose\]|out of range"
@@ -54,17 +55,17 @@ _WITH_OPERATOR = re.compile(
 )
 
 
-def sign(on: str, case: str, /, *, error: str | None = None, **signs: Any) -> KnownIssue:
-    """The issue of a limitation, with the signs of it in any model.
+def issue(on: str, case: str, /, *, error: str | None = None, **signs: Any) -> KnownIssue:
+    """Make a known issue of a limitation, with its signs in any model.
 
     Args:
-        on: the target on which the limitation is.
-        case: which it is of.
-        error: instead of the text that the limitation's error has; a regular expression.
-        signs: other attributes of the issue, in place of what the limitation says.
+        on: target of the limitation.
+        case: case of the limitation.
+        error: a regular expression that replaces the limitation's error text.
+        signs: attributes of the issue that replace the limitation's.
 
     Raises:
-        LookupError: there is no such limitation.
+        LookupError: no limitation matches.
     """
     wanted = Target.parse(on)
     entry = next(
@@ -82,8 +83,8 @@ def sign(on: str, case: str, /, *, error: str | None = None, **signs: Any) -> Kn
     return _issue(entry, _pattern(entry.error) if error is None else error, **signs)
 
 
-def derived() -> Iterator[KnownIssue]:
-    """The issues of all limitations whose error no other cause has."""
+def derive_issues() -> Iterator[KnownIssue]:
+    """Make the issues of all limitations whose error has a single cause."""
     for entry in _ALL:
         if entry.stage in ("build", "compare") or _OF_ANY_CAUSE.search(entry.error):
             continue
@@ -112,7 +113,7 @@ def _issue(entry: Limitation, error: str, **signs: Any) -> KnownIssue:
 
 
 def _operators(entry: Limitation) -> str:
-    """The operators that a limitation's cases are of, as globs; all where they do not say."""
+    """Operators of a limitation's cases, as globs; ``*`` when the case names do not tell."""
     found: dict[str, None] = {}
     for case in entry.case.split("|"):
         first, _, rest = case.partition("/")
@@ -123,13 +124,13 @@ def _operators(entry: Limitation) -> str:
         if "*" in first or not first:
             return "*"
         found[base_name(first)] = None
-    if "mm" in found:  # a product has other names before and behind lowering
+    if "mm" in found:  # a product has other names before and after lowering
         found |= dict.fromkeys(("bmm", "matmul", "addmm", "linear"))
     return "|".join(found)
 
 
 def _pattern(text: str) -> str:
-    """A text as a regular expression for what other models say: with other sizes."""
+    """Turn an error text into a regular expression that matches it with any sizes."""
     if text == "elements exceed the bound":
         return ""
     return re.sub(r"(?<![\w.])\d+(?:,\\ \d+)*,?", r"[\\d, ]+", re.escape(text))

@@ -1,4 +1,4 @@
-"""What ``docs/findings.md`` says of a finding that no limitation of a suite describes."""
+"""Known issues of findings in ``docs/findings.md`` that no limitation of a suite describes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PAGE = "docs/findings.md"
 
 
 def finding(title: str, workaround: str, **signs: Any) -> KnownIssue:
-    """The issue of a finding. A test holds title and workaround against the page.
+    """Make the known issue of a finding. A test compares title and workaround with the page.
 
     Args:
-        title: its heading, which is the cause.
-        workaround: what the page gives as one.
+        title: heading of the finding, which is the cause.
+        workaround: the workaround on the page.
         signs: other attributes of the issue.
     """
     return KnownIssue(cause=title, link=f"{PAGE}#{anchor(title)}", workaround=workaround, **signs)
@@ -22,5 +22,5 @@ def finding(title: str, workaround: str, **signs: Any) -> KnownIssue:
 
 def anchor(title: str) -> str:
     """The anchor of a heading, as GitHub makes it."""
-    kept = "".join(each for each in title.lower() if each.isalnum() or each in " -_")
-    return kept.replace(" ", "-")
+    letters = "".join(each for each in title.lower() if each.isalnum() or each in " -_")
+    return letters.replace(" ", "-")

@@ -1,9 +1,9 @@
-"""Issues of the export flow and of the runtime's own kernels, whoever left the operator to them."""
+"""Issues of the export flow and of the runtime's kernels, on any backend's fallback nodes."""
 
 from __future__ import annotations
 
 from harness import KnownIssue, Status
-from suites.known_issues.derive import MISMATCH, sign
+from suites.known_issues.derive import MISMATCH, issue
 from suites.known_issues.findings import finding
 
 # The kernels are the same on every target that executes natively.
@@ -14,7 +14,7 @@ _P, _X = "portable:fp32", "xnnpack:fp32"
 
 RUNTIME: list[KnownIssue] = [
     # Export flow
-    sign(
+    issue(
         _P,
         "scaled_dot_product_attention/flattened",
         error="Cannot view a tensor",
@@ -41,7 +41,7 @@ RUNTIME: list[KnownIssue] = [
         error=r"has shape \[1, (\d+), \d+, \d+\] and strides \[\1, 1, \d+, \1\].*the cell passes",
         op="*",
     ),
-    sign(
+    issue(
         _P,
         "qwen3_moe/dynamic",
         target=_NATIVE,
@@ -50,9 +50,10 @@ RUNTIME: list[KnownIssue] = [
         program="split_with_sizes",
         workaround="`_check_ir_validity=False`",
     ),
-    sign("null:eager", "state/from_one", op="add|mul|sub|div", error="call 0", arguments="written"),
+    issue("null:eager", "state/from_one", op="add|mul|sub|div", error="call 0",
+          arguments="written"),
     # Kernels that end the process, or refuse
-    sign(
+    issue(
         _P,
         "opinfo/sum/float32_0",
         target="*",
@@ -61,54 +62,54 @@ RUNTIME: list[KnownIssue] = [
         arguments=r"^\w+\[\]",
         workaround="leave the sum out where the rank is 0",
     ),
-    sign(
+    issue(
         _P,
         "convolution/3d",
         target="*",
         error=r"Expect input tensor to be 3-D or 4-D",
         op="convolution",
     ),
-    sign(_P, "constant_pad_nd/negative_crops", target=_NATIVE,
-         error="Padding values must be non-negative", op="pad"),
-    sign(_P, "mul/channels_last_mixed", target=_NATIVE,
-         error=r"have different dim orders.*op_(add|mul|sub|div)", op="add|mul|sub|div"),
-    sign(_P, "slice_copy/channels_last", target=_NATIVE,
-         error=r"dim.order.*op_(permute|slice)", op="permute|slice", arguments="channels-last"),
-    sign(_P, "full_like/channels_last", target=_NATIVE,
-         error=r"default.dim.order|default dim order|op_(full_like|native_group_norm)",
-         op="full_like|group_norm", arguments="channels-last"),
-    sign(_P, "_native_batch_norm_legit_no_training/2d_channels_last", target=_NATIVE,
-         error=r"contiguous.*op_native_batch_norm|op_native_batch_norm", op="batch_norm",
-         arguments="channels-last"),
-    sign(_P, "opinfo/log_softmax-with_dtype/float32_0", target=_NATIVE,
-         error="op_log_softmax", op="log_softmax", arguments="float64"),
-    sign(_P, "opinfo/gather/bfloat16_0", target=_NATIVE,
-         error="index_util", op="gather|scatter*", arguments=r"int32\[|uint8\["),
-    sign(_P, "opinfo/cumsum/float32_2", target=_NATIVE,
-         error="dim_is_valid|check_cumsum_args", op="cumsum", arguments=r"^\w+\[\]"),
-    # Kernels that compute something else
-    sign(_P, "cat/channels_last", target=_NATIVE, op="cat|pad", arguments="channels-last",
-         delegated=False, workaround=_CONTIGUOUS),
-    sign(_P, "cat/promotes", target=_NATIVE, op="cat", delegated=False,
-         arguments=r"float32.*\bint32|\bint32.*float32|float64.*int64|int64.*float64"
-         r"|float16.*int16|int16.*float16",
-         workaround="convert the integers first"),
-    sign(_P, "remainder/int64", target=_NATIVE, op="remainder", delegated=False,
-         arguments=r"^int\d+\[|^uint8\[",
-         workaround='`a - b * torch.div(a, b, rounding_mode="floor")` for integers'),
+    issue(_P, "constant_pad_nd/negative_crops", target=_NATIVE,
+          error="Padding values must be non-negative", op="pad"),
+    issue(_P, "mul/channels_last_mixed", target=_NATIVE,
+          error=r"have different dim orders.*op_(add|mul|sub|div)", op="add|mul|sub|div"),
+    issue(_P, "slice_copy/channels_last", target=_NATIVE,
+          error=r"dim.order.*op_(permute|slice)", op="permute|slice", arguments="channels-last"),
+    issue(_P, "full_like/channels_last", target=_NATIVE,
+          error=r"default.dim.order|default dim order|op_(full_like|native_group_norm)",
+          op="full_like|group_norm", arguments="channels-last"),
+    issue(_P, "_native_batch_norm_legit_no_training/2d_channels_last", target=_NATIVE,
+          error=r"contiguous.*op_native_batch_norm|op_native_batch_norm", op="batch_norm",
+          arguments="channels-last"),
+    issue(_P, "opinfo/log_softmax-with_dtype/float32_0", target=_NATIVE,
+          error="op_log_softmax", op="log_softmax", arguments="float64"),
+    issue(_P, "opinfo/gather/bfloat16_0", target=_NATIVE,
+          error="index_util", op="gather|scatter*", arguments=r"int32\[|uint8\["),
+    issue(_P, "opinfo/cumsum/float32_2", target=_NATIVE,
+          error="dim_is_valid|check_cumsum_args", op="cumsum", arguments=r"^\w+\[\]"),
+    # Kernels that compute a wrong value
+    issue(_P, "cat/channels_last", target=_NATIVE, op="cat|pad", arguments="channels-last",
+          delegated=False, workaround=_CONTIGUOUS),
+    issue(_P, "cat/promotes", target=_NATIVE, op="cat", delegated=False,
+          arguments=r"float32.*\bint32|\bint32.*float32|float64.*int64|int64.*float64"
+          r"|float16.*int16|int16.*float16",
+          workaround="convert the integers first"),
+    issue(_P, "remainder/int64", target=_NATIVE, op="remainder", delegated=False,
+          arguments=r"^int\d+\[|^uint8\[",
+          workaround='`a - b * torch.div(a, b, rounding_mode="floor")` for integers'),
     finding(
         "Native remainder has C's sign, and float32's digits",
         '`a - b * torch.div(a, b, rounding_mode="floor")` for integers',
         target=_NATIVE, stage="compare", outcome=MISMATCH, op="remainder", delegated=False,
         arguments=r"^float64\[",
     ),
-    sign(_P, "div/floor_of_any", target=_NATIVE, op="div", delegated=False,
-         arguments=r"float.*'floor'|^float\d+\[[^']*$", error="elements exceed",
-         workaround="`torch.floor(a / b)`"),
-    sign(_P, "nonzero/2d", target=_NATIVE, op="nonzero", delegated=False,
-         arguments=r"^\w+\[[^\],]+, ",
-         workaround="an application may read the result's memory row by row, against its strides"),
-    sign(_P, "native_layer_norm/large_mean", target=_NATIVE, op="layer_norm", delegated=False),
+    issue(_P, "div/floor_of_any", target=_NATIVE, op="div", delegated=False,
+          arguments=r"float.*'floor'|^float\d+\[[^']*$", error="elements exceed",
+          workaround="`torch.floor(a / b)`"),
+    issue(_P, "nonzero/2d", target=_NATIVE, op="nonzero", delegated=False,
+          arguments=r"^\w+\[[^\],]+, ",
+          workaround="an application may read the result's memory row by row, against its strides"),
+    issue(_P, "native_layer_norm/large_mean", target=_NATIVE, op="layer_norm", delegated=False),
     finding(
         "Native add scales the wrong operand where the first has one element",
         "multiply first",

@@ -1,5 +1,4 @@
-"""Which issue is recognised for which script in ``docs/findings/``; scripts are named without their
-ending."""
+"""The known issue of each script in ``docs/findings/``; scripts are named without their suffix."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ RECOGNISED = {
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
     "xnnpack_shared_dequantize": "forgets the float readers",
 }
-"""A text that the cause of the issue has, by script."""
+"""A part of the cause of the issue, by script."""
 
 UNRECOGNISED = {
     "xnnpack_hostile_bytes": "a program is damaged after it was lowered",
@@ -52,4 +51,4 @@ UNRECOGNISED = {
     "mlx_static_cache_positions": "the exported program is wrong, and the reference with it",
     "torch_gemm_alpha_zero": "eager torch is wrong, and the case is refused as not deterministic",
 }
-"""Scripts whose defect no failure of a cell shows the signs of, and why."""
+"""Scripts whose defect cannot be recognised from a failed cell, and why."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import KnownIssue
-from suites.known_issues.derive import MISMATCH, sign
+from suites.known_issues.derive import MISMATCH, issue
 from suites.known_issues.findings import finding
 
 _T = "xnnpack:*"
@@ -12,7 +12,7 @@ _PER_TENSOR = "no `type_as` or `to` of the dtype that a tensor has"
 
 XNNPACK: list[KnownIssue] = [
     # Quantizer
-    sign(
+    issue(
         _INT8,
         "bert/tiny",
         target=_T,
@@ -22,43 +22,45 @@ XNNPACK: list[KnownIssue] = [
         workaround="make the number a buffer of integers, or compute the indices outside of the "
         "model",
     ),
-    sign(_INT8, "rf_detr/tiny", target=_T, error="histogram_cpu.*Long"),
-    sign(_INT8, "rt_detr/night", target=_T),
+    issue(_INT8, "rf_detr/tiny", target=_T, error="histogram_cpu.*Long"),
+    issue(_INT8, "rt_detr/night", target=_T),
     # Partitioner and passes
-    sign(_FP32, "prelu/shared", op="prelu|max_pool2d",
-         workaround="give it an input of four dimensions, such as `x[:, :, None, None]`"),
-    sign(_FP32, "convolution/2d_channels_last_model",
-         error=r"Expected \S+ to be NCHW in channels last reshape pass", op="convolution",
-         workaround="leave weights contiguous; channels-last inputs alone are taken"),
-    sign(_INT8, "int_add/channels_last", target=_T, op="*",
-         error="returned|failed with error 0x10", arguments="channels-last"),
-    sign(_INT8, "int_add/number_that_is_a_sum", target=_T, frame="channels_last_tagged_reshape"),
+    issue(_FP32, "prelu/shared", op="prelu|max_pool2d",
+          workaround="give it an input of four dimensions, such as `x[:, :, None, None]`"),
+    issue(_FP32, "convolution/2d_channels_last_model",
+          error=r"Expected \S+ to be NCHW in channels last reshape pass", op="convolution",
+          workaround="leave weights contiguous; channels-last inputs alone are taken"),
+    issue(_INT8, "int_add/channels_last", target=_T, op="*",
+          error="returned|failed with error 0x10", arguments="channels-last"),
+    issue(_INT8, "int_add/number_that_is_a_sum", target=_T, frame="channels_last_tagged_reshape"),
     finding(
         "XNNPACK cannot lower a clamp whose bound is a bool",
         "`max=1.0`",
         target=_T, stage="lower", op="clamp", arguments=r"\b(True|False)\b", error="flatc",
     ),
-    sign(_FP32, "opinfo/permute/float32_0", op="permute"),
-    # What the delegate computes
-    sign(_FP32, "gelu/tanh", op="gelu", arguments="'tanh'",
-         workaround="write the tanh form out, or export with it decomposed"),
-    sign(_FP32, "opinfo/interpolate-bilinear/float32_1", op="upsample_bilinear2d",
-         arguments=r"\[\d+\.\d*[1-9]",
-         workaround="`recompute_scale_factor=True`, or a size in place of the factor"),
-    sign(_FP32, "maximum/nan_wins", op="maximum|minimum", error="expected nan"),
-    sign(_FP32, "sqrt/special_values", op="sqrt", error="got nan, expected inf"),
-    sign(_FP32, "rsqrt/special_values", op="rsqrt", error="got nan, expected inf"),
-    sign(_FP32, "log/special_values", op="log", error="expected inf"),
-    sign(_FP32, "upstream/exp/edge_cases_1", target=_T, op="exp", error="expected nan",
-         workaround="none in the model but for a `torch.where(x.isnan(), x, x.exp())`"),
-    sign(_FP32, "prequantized/int8_rows", target=_T, op="mul|dequantize_affine",
-         program="linear|mm|addmm",
-         workaround="leave the layer to the portable kernels, or quantize with PT2E and "
-         "`XNNPACKQuantizer`"),
-    sign(_INT8, "int_linear/one_layer_twice", target="xnnpack:int8*", op="linear|addmm|convolution",
-         arguments="shared", workaround="a copy of the layer for each use"),
-    sign(_INT8, "gemma3/tiny", target=_T, op="slice|cat|neg|view",
-         error="Failed to create static (slice|constant_pad|reshape) node", workaround=_PER_TENSOR),
+    issue(_FP32, "opinfo/permute/float32_0", op="permute"),
+    # Values that the delegate computes
+    issue(_FP32, "gelu/tanh", op="gelu", arguments="'tanh'",
+          workaround="write the tanh form out, or export with it decomposed"),
+    issue(_FP32, "opinfo/interpolate-bilinear/float32_1", op="upsample_bilinear2d",
+          arguments=r"\[\d+\.\d*[1-9]",
+          workaround="`recompute_scale_factor=True`, or a size in place of the factor"),
+    issue(_FP32, "maximum/nan_wins", op="maximum|minimum", error="expected nan"),
+    issue(_FP32, "sqrt/special_values", op="sqrt", error="got nan, expected inf"),
+    issue(_FP32, "rsqrt/special_values", op="rsqrt", error="got nan, expected inf"),
+    issue(_FP32, "log/special_values", op="log", error="expected inf"),
+    issue(_FP32, "upstream/exp/edge_cases_1", target=_T, op="exp", error="expected nan",
+          workaround="none in the model but for a `torch.where(x.isnan(), x, x.exp())`"),
+    issue(_FP32, "prequantized/int8_rows", target=_T, op="mul|dequantize_affine",
+          program="linear|mm|addmm",
+          workaround="leave the layer to the portable kernels, or quantize with PT2E and "
+          "`XNNPACKQuantizer`"),
+    issue(_INT8, "int_linear/one_layer_twice", target="xnnpack:int8*",
+          op="linear|addmm|convolution",
+          arguments="shared", workaround="a copy of the layer for each use"),
+    issue(_INT8, "gemma3/tiny", target=_T, op="slice|cat|neg|view",
+          error="Failed to create static (slice|constant_pad|reshape) node",
+          workaround=_PER_TENSOR),
     finding(
         "XNNPACK forgets the float readers of a quantized value", _PER_TENSOR,
         target="xnnpack:int8*", stage="compare", outcome=MISMATCH,

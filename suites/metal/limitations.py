@@ -7,7 +7,7 @@ them all. Everything here is red on a device, too, or computes something else th
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import as_known
+from suites.known import copy_limitation
 from suites.ops.limitations import LIMITATIONS as OPS
 
 _ALL = "metal:*"
@@ -242,7 +242,7 @@ _SIZES = [
 ]
 
 _RELEASES = [
-    as_known(OPS, target, ours, cases)
+    copy_limitation(OPS, target, ours, cases)
     for target in ("metal:fp32", "metal:bf16")
     for ours, cases in (
         (

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import CANCELS, Input, distinct, explain, nn_case, op, randn
+from suites.build import CANCELS, Input, add_vacuous_reasons, distinct, nn_case, op, randn
 from suites.metal.only import on_metal
 
 Tensor = torch.Tensor
@@ -155,7 +155,7 @@ CASES: list[Case] = on_metal(
 )  # fmt: skip
 
 _EQUAL = "the layout makes all elements equal"
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "_softmax/expanded_columns_of_result": _EQUAL,

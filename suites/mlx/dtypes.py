@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import bools, distinct, explain, ints, nonzero, op, randn, uniform
+from suites.build import add_vacuous_reasons, bools, distinct, ints, nonzero, op, randn, uniform
 from suites.mlx.only import on_mlx
 
 _F16, _I8, _I32 = torch.float16, torch.int8, torch.int32
@@ -85,7 +85,7 @@ CASES: list[Case] = on_mlx(
     op("add/int16_chain", lambda x: (x.neg() + 1).abs(), ints(-9, 9, 3, 4, dtype=torch.int16)),
 )  # fmt: skip
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "argmax/above_minus_one": "an index is always above -1; its type is the point",

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 from harness import Case
-from suites.build import distinct, explain, ints, op, randn, uniform
+from suites.build import add_vacuous_reasons, distinct, ints, op, randn, uniform
 from suites.mlx.only import on_mlx, with_number
 
 _LENGTH = Dim("length", min=3, max=12)
@@ -169,7 +169,7 @@ CASES: list[Case] = on_mlx(
     with_number("topk/number", lambda x, n: tuple(x.topk(n)), distinct(2, 5), 3, 1, 4),
 )  # fmt: skip
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "add/size_as_shape": "it makes a constant; its size is the point",

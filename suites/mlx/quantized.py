@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import Input, explain, ints, nn_case, randn
+from suites.build import Input, add_vacuous_reasons, ints, nn_case, randn
 
 _QUANTIZING = "mlx:int4|mlx:mxfp8|mlx:nvfp4"
 _BATCH = torch.export.Dim("batch", min=1, max=64)
@@ -246,7 +246,7 @@ CASES: list[Case] = [
     *(replace(case, targets=f"mlx:fp32|{_QUANTIZING}") for case in _EXPERTS),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "quantized_linear/bias_bf16": "a bfloat16 sum may err by as much as the values differ",

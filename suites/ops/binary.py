@@ -8,9 +8,9 @@ import torch
 
 from harness import Case
 from suites.build import (
+    add_vacuous_reasons,
     bools,
     distinct,
-    explain,
     full,
     ints,
     nonzero,
@@ -128,7 +128,7 @@ CASES: list[Case] = [
     op("logical_xor/bool", torch.logical_xor, bools(3, 5), bools(3, 5)),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "add/empty": "it has no elements",

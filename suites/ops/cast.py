@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import bools, distinct, explain, ints, op, randn, values
+from suites.build import add_vacuous_reasons, bools, distinct, ints, op, randn, values
 
 _CL = torch.channels_last
 _F16, _F32, _I8, _I32, _I64 = torch.float16, torch.float32, torch.int8, torch.int32, torch.int64
@@ -41,7 +41,7 @@ CASES: list[Case] = [
     op("_to_copy/computed_in_fp16", lambda x: (x.to(_F16) * 2).to(_F32), randn(4, 7)),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "_to_copy/empty": "it has no elements",

@@ -7,7 +7,18 @@ import math
 import torch
 
 from harness import Case
-from suites.build import COARSE, bools, distinct, explain, full, ints, op, randn, uniform, values
+from suites.build import (
+    COARSE,
+    add_vacuous_reasons,
+    bools,
+    distinct,
+    full,
+    ints,
+    op,
+    randn,
+    uniform,
+    values,
+)
 
 _INF, _NAN = math.inf, math.nan
 _F32, _I32 = torch.float32, torch.int32
@@ -54,7 +65,7 @@ CASES: list[Case] = [
     op("clamp/channels_last", torch.clamp, randn(2, 3, 4, 5).channels_last(), min=-0.5, max=0.5),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "clamp/min_above_max": "every element becomes the maximum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import bools, explain, ints, op, randn
+from suites.build import add_vacuous_reasons, bools, ints, op, randn
 
 _I32 = torch.int32
 
@@ -43,7 +43,7 @@ CASES: list[Case] = [
     op("dropout/eval_is_identity", lambda x: torch.dropout(x, 0.5, False) * 2, randn(3, 5)),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "fill/from_tensor": "it makes a constant",

@@ -9,7 +9,17 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import Input, bools, distinct, explain, ints, nn_case, op, randn, values
+from suites.build import (
+    Input,
+    add_vacuous_reasons,
+    bools,
+    distinct,
+    ints,
+    nn_case,
+    op,
+    randn,
+    values,
+)
 
 _I32, _I64 = torch.int32, torch.int64
 
@@ -97,7 +107,7 @@ CASES: list[Case] = [
        distinct(3, 5)),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "embedding/empty": "it has no elements",

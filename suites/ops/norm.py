@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from harness import Case
-from suites.build import COARSE, explain, nn_case, op, randn, uniform, values
+from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform, values
 
 
 def _scrambled(module: nn.Module) -> nn.Module:
@@ -83,7 +83,7 @@ CASES: list[Case] = [
     op("logsumexp/dim", torch.logsumexp, randn(3, 7), dim=-1),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "_log_softmax/large_logits": COARSE,

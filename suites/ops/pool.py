@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import CANCELS, distinct, explain, ints, op, randn, uniform
+from suites.build import CANCELS, add_vacuous_reasons, distinct, ints, op, randn, uniform
 
 CASES: list[Case] = [
     op("max_pool2d_with_indices/plain", F.max_pool2d, distinct(2, 3, 8, 6), kernel_size=2),
@@ -74,7 +74,7 @@ CASES: list[Case] = [
     op("pixel_unshuffle/factor2", torch.pixel_unshuffle, randn(2, 3, 4, 6), downscale_factor=2),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "_adaptive_avg_pool2d/global": CANCELS,

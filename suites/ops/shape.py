@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import bools, explain, ints, op, randn
+from suites.build import add_vacuous_reasons, bools, ints, op, randn
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
 
@@ -100,7 +100,7 @@ CASES: list[Case] = [
     op("movedim/fp16", torch.movedim, randn(2, 3, 4, dtype=_F16), source=0, destination=-1),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "expand_copy/scalar": "one element, repeated",

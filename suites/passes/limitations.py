@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import absent
+from suites.known import missing_feature
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 _REINPLACE = _SOURCE + "exir/passes/reinplace.py"
@@ -11,7 +11,7 @@ _ARM = _SOURCE + "backends/arm/_passes/"
 
 
 def _absent(target: str, case: str, name: str) -> Limitation:
-    return absent(target, case, name, stage="lower", error=f":{name} (")
+    return missing_feature(target, case, name, stage="lower", error=f":{name} (")
 
 
 LIMITATIONS = [

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.nn import LayerNorm
 
 from harness import Case
-from suites.build import COARSE, explain, nn_case, op, randn, uniform
+from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on, outlier, spread
 
 
@@ -81,7 +81,7 @@ CASES: list[Case] = [
     ),
 ]  # fmt: skip
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "int_relu/negative_values": COARSE,

@@ -15,7 +15,7 @@ from torch.nn import (
 )
 
 from harness import Case
-from suites.build import COARSE, explain, nn_case, op, randn, uniform
+from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on
 
 
@@ -62,7 +62,7 @@ CASES: list[Case] = [
     ),
 ]
 
-CASES = explain(
+CASES = add_vacuous_reasons(
     CASES,
     {
         "int_mean/two_dims": COARSE,

@@ -1,1 +1,1 @@
-"""A few cases that touch every backend and stage: ``conform run --quick``."""
+"""A few cases that cover every backend and stage: ``conform run --quick``."""

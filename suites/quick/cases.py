@@ -1,5 +1,7 @@
-"""A look at everything in half a minute (``conform run --quick``): every backend and every stage,
-with layers, attention, state, sizes that vary, integers and block-scaled weights."""
+"""Cases of ``conform run --quick``: every backend and every stage in half a minute.
+
+They cover layers, attention, state, dynamic dimensions, integers and block-scaled weights.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Attention(torch.nn.Module):
 
 
 class Running(torch.nn.Module):
-    """A mean that is carried from call to call."""
+    """A running mean, kept in a buffer from call to call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from harness import Limitation
-from suites.known import as_known
+from suites.known import copy_limitation
 from suites.signatures.limitations import LIMITATIONS as OF_SIGNATURES
 
 LIMITATIONS: list[Limitation] = [
-    as_known(OF_SIGNATURES, "tosa:int", "state/from_zero", "quick/state"),
+    copy_limitation(OF_SIGNATURES, "tosa:int", "state/from_zero", "quick/state"),
 ]

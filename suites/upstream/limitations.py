@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness import Limitation, Status
-from suites.known import as_known, variants
+from suites.known import copy_limitation, variants
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -24,7 +24,7 @@ def _of(operator: str, names: str) -> str:
 
 
 def _as_ours(target: str, case: str, cases: str) -> Limitation:
-    return as_known(OPS, target, case, cases)
+    return copy_limitation(OPS, target, case, cases)
 
 
 def _seeded(entry: Limitation) -> Limitation:
@@ -191,14 +191,15 @@ _METAL = [
         + _of("avgpool3d", "combinations_1 stride_*"),
     ),
     replace(
-        as_known(MODELS, "metal:fp32", "mobilebert/tiny",
+        copy_limitation(MODELS, "metal:fp32", "mobilebert/tiny",
             _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
                         "num_layers_* return_hidden_states seq_lengths_1 seq_lengths_2 with_*")),
         reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
         "(shims/memory.cpp) makes of a view that begins later a Metal buffer of its own, from "
         "what the memory holds while the GPU has yet to fill it.",
     ),
-    as_known(METAL, "metal:fp32", "relative_attention/one_frame", _of("lstm", "batch_sizes_*")),
+    copy_limitation(METAL, "metal:fp32", "relative_attention/one_frame",
+                    _of("lstm", "batch_sizes_*")),
     Limitation(
         target="metal:*",
         case=_of("mean", "output_dtype_1 output_dtype_2"),

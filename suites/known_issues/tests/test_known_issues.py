@@ -1,5 +1,5 @@
-"""``conform check`` recognises what docs/limitations.md and docs/findings.md describe, in models
-that no suite has; a similar failure with another cause gets no hint."""
+"""``conform check`` recognises issues of docs/limitations.md and docs/findings.md in models that
+no suite contains; a similar failure with another cause gets no hint."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def cell(target: str, stage: str, error: str, op: str, *arguments: str, **change
 OFF = "call 0 output 0: 3 of 8 elements exceed the bound, at [0] got 1, expected 2"
 INDICES = "IndexError: tensors used as indices must be long, int, byte or bool tensors"
 ALIKE = {
-    # The model itself indexes by what it computed: the exported graph has integers.
+    # The model itself indexes by computed integers: the exported graph has integers.
     "indices that are whole": cell(
         "xnnpack:int8", "quantize", INDICES, "aten.index.Tensor", "bool[2, 4]", "[int64[2, 1]]"
     ),
@@ -188,7 +188,7 @@ def test_findings_and_workarounds_are_those_of_the_page() -> None:
 
 
 def test_causes_are_those_of_limitations() -> None:
-    """Each is written down once, and docs/limitations.md is made of the same text."""
+    """Each cause is written down once; docs/limitations.md is generated from the same text."""
     table = (DOCS / "limitations.md").read_text()
     for issue in known_issues():
         if not issue.link.startswith("docs/findings.md#"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import absent
+from suites.known import missing_feature
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.4.1/backends/mlx/"
 _SDPA = "scaled_dot_product_attention"
@@ -14,28 +14,28 @@ _CLAIMED = (
 
 
 RELEASES: list[Limitation] = [
-    absent(
+    missing_feature(
         "mlx:*",
         "update_and_attend/llama",
         "cache off the graph for transformers' attention (backends/mlx/llm/hf_attention.py)",
         stage="build",
         error="has no attribute 'register_mlx_offgraph_attention'",
     ),
-    absent(
+    missing_feature(
         "mlx:*",
         "update_and_attend/*",
         "executorch.extension.llm.cache",
         stage="build",
         error="executorch.extension.llm.cache",
     ),
-    absent(
+    missing_feature(
         "mlx:*",
         "moe/dynamic_sizes_between",
         "mlx::moe_gather_inputs",
         stage="build",
         error="has no attribute 'moe_gather_inputs'",
     ),
-    absent(
+    missing_feature(
         "mlx:*",
         "moe/dynamic|moe/dynamic_two_layers|moe/gate_and_up_in_one|moe/one_token_one_expert"
         "|moe/sorted|moe/unsorted|gather_qmm/routed_sorted|gather_qmm/routed_unsorted",
@@ -43,7 +43,7 @@ RELEASES: list[Limitation] = [
         stage="build",
         error="unexpected keyword argument 'sort_cutoff'",
     ),
-    absent(
+    missing_feature(
         "mlx:*",
         "gather_mm/told_unsorted",
         "gather_mm that is told while it runs whether its indices are sorted",

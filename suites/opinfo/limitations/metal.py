@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness import Limitation, Status
-from suites.known import as_known
+from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as KNOWN
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.opinfo.limitations.tables import as_ours, of
@@ -14,13 +14,13 @@ from suites.ops.limitations import LIMITATIONS as OPS
 _INDUCTOR = "https://github.com/pytorch/pytorch/tree/v2.13.0/torch/_inductor"
 
 METAL: list[Limitation] = [
-    as_known(KNOWN, "metal:fp32", "mm/plus_number", of("addmm-decomposed 0; addmm 3")),
-    as_known(KNOWN, "metal:fp32", "mm/second_rows_of_result",
+    copy_limitation(KNOWN, "metal:fp32", "mm/plus_number", of("addmm-decomposed 0; addmm 3")),
+    copy_limitation(KNOWN, "metal:fp32", "mm/second_rows_of_result",
              of("select 1 3; split_with_sizes 1")),
-    as_known(KNOWN, "metal:fp32", "scaled_dot_product_attention/three_dimensions",
+    copy_limitation(KNOWN, "metal:fp32", "scaled_dot_product_attention/three_dimensions",
              of("scaled_dot_product_attention 2")),
     replace(
-        as_known(MODELS, "metal:fp32", "rt_detr/night",
+        copy_limitation(MODELS, "metal:fp32", "rt_detr/night",
                  of("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
                      "softmin-with_dtype 1 2 3")),
         reason="It is asked for in float64, which Metal does not have: MetalPartitioner takes it "
@@ -53,7 +53,7 @@ METAL: list[Limitation] = [
              "avg_pool2d 1; avg_pool3d 1; cumsum 0 1 3; grid_sample 1 3; masked_scatter *; "
              "sort 3; embedding 2"),
     replace(
-        as_known(OPS, "metal:fp32", "convolution/2d",
+        copy_limitation(OPS, "metal:fp32", "convolution/2d",
                  of("addmm-decomposed 1 3; addmm 1; topk 1 3")),
         reason="The operand is a transposed view, which Inductor hands on as it is; "
         "aoti_torch_mps_addmm_out and aoti_torch_mps_topk read it as if it were contiguous.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness import Limitation
-from suites.known import as_known
+from suites.known import copy_limitation
 from suites.mlx.limitations import LIMITATIONS as KNOWN
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.opinfo.limitations.tables import as_ours, of
@@ -19,15 +19,16 @@ _AXES = (
 )
 _PERMUTED = "unfold/im2col"
 MLX: list[Limitation] = [
-    as_known(KNOWN, "mlx:fp32", "scaled_dot_product_attention/causal_more_keys",
+    copy_limitation(KNOWN, "mlx:fp32", "scaled_dot_product_attention/causal_more_keys",
              of("scaled_dot_product_attention 0")),
-    as_known(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns", of("scatter_add 1 3")),
-    as_known(MODELS, "mlx:fp32", "sam2/tiny", of("interpolate-bicubic *")),
+    copy_limitation(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns", of("scatter_add 1 3")),
+    copy_limitation(MODELS, "mlx:fp32", "sam2/tiny", of("interpolate-bicubic *")),
     as_ours("mlx:fp32", "convolution/1d_unbatched",
              "conv1d 1 3; conv2d 3; conv_transpose2d 1"),
     as_ours("mlx:fp32", _PERMUTED, "interpolate-nearest-exact *; interpolate-trilinear *"),
     replace(
-        as_known(OPS, "portable:fp32", "convolution/3d", of("conv3d *; conv_transpose3d 0 2")),
+        copy_limitation(OPS, "portable:fp32", "convolution/3d",
+                        of("conv3d *; conv_transpose3d 0 2")),
         target="mlx:*",
         reason="MLX takes no convolution of groups in three dimensions or without a batch, and "
         "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
-from suites.known import as_known, variants
+from suites.known import copy_limitation, variants
 from suites.ops.limitations import LIMITATIONS as OPS
 
 SCALES = "The delegate derives the scale from the sizes, and does not look at scale_factor. "
@@ -28,4 +28,4 @@ def _name(sample: str) -> str:
 
 def as_ours(target: str, case: str, table: str) -> Limitation:
     """What is known of a case of ``suites/ops``, of samples."""
-    return as_known(OPS, target, case, of(table))
+    return copy_limitation(OPS, target, case, of(table))

@@ -1,4 +1,4 @@
-"""What a case of ours says of a sample, where it failed otherwise in an earlier release."""
+"""A copied limitation is the one of the installed release, where several releases differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from harness import Limitation
 from harness.vendors.versions import is_installed_within
-from suites.known import as_known
+from suites.known import copy_limitation
 from suites.opinfo.limitations import LIMITATIONS
 
 _NOW = Limitation(target="tosa:fp", case="any/fp32", reason="now")
@@ -17,14 +17,14 @@ _BEFORE = replace(_NOW, reason="before", until="1.0.0")
 
 @pytest.mark.parametrize("known", [[_BEFORE, _NOW], [_NOW, _BEFORE]])
 def test_the_entry_of_the_installed_release_is_taken(known: list[Limitation]) -> None:
-    assert as_known(known, "tosa:fp", "any/fp32", "opinfo/any/*").reason == "now"
-    assert as_known(known, "tosa:fp", "any/fp32", "opinfo/any/*").case == "opinfo/any/*"
+    assert copy_limitation(known, "tosa:fp", "any/fp32", "opinfo/any/*").reason == "now"
+    assert copy_limitation(known, "tosa:fp", "any/fp32", "opinfo/any/*").case == "opinfo/any/*"
 
 
 def test_what_only_another_release_has_is_taken_with_its_range() -> None:
-    assert as_known([_BEFORE], "tosa:fp", "any/fp32", "opinfo/any/*").until == "1.0.0"
+    assert copy_limitation([_BEFORE], "tosa:fp", "any/fp32", "opinfo/any/*").until == "1.0.0"
     with pytest.raises(LookupError, match="no limitation of any/fp64 on tosa:fp"):
-        as_known([_BEFORE, _NOW], "tosa:fp", "any/fp64", "opinfo/any/*")
+        copy_limitation([_BEFORE, _NOW], "tosa:fp", "any/fp64", "opinfo/any/*")
 
 
 def test_samples_of_any_have_the_entry_of_this_release() -> None:
