@@ -1,7 +1,7 @@
 """Command line ``conform``.
 
-``--help`` and commands that only read records start without torch: each command imports what it
-needs when it runs. This package is the only one that may import both the harness and the reports.
+``--help`` and commands that only read records start without torch: each command imports its
+modules when it runs. This package is the only one that may import both the harness and the reports.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ _PROGRAMS = "programs"
 @click.option(
     "--targets",
     metavar="LIST",
-    help=f"Run on these targets, separated by commas: {TARGET_LIST_HELP}.  "
-    "[default: those of a plain run]",
+    help=f"Run on targets, separated by commas: {TARGET_LIST_HELP}.  [default: plain targets]",
 )
 @click.option(
     "--dynamic",

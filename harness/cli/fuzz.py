@@ -17,8 +17,7 @@ FOLDER = Path("fuzz")
 @click.option(
     "--targets",
     default="",
-    help=f"Use these targets, separated by commas: {TARGET_LIST_HELP}.  "
-    "[default: those of a plain run]",
+    help=f"Use these targets, separated by commas: {TARGET_LIST_HELP}.  [default: plain targets]",
     metavar="LIST",
 )
 @click.option(
@@ -70,7 +69,7 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     console = Console()
     if found:
         table = Table(title=f"{len(found)} found", title_justify="left", header_style="bold")
-        for column in ("case", "target", "steps", "what is wrong"):
+        for column in ("case", "target", "steps", "problem"):
             table.add_column(column, overflow="fold")
         for report in found:
             table.add_row(report.name, report.target, str(report.step_count), report.message[:160])

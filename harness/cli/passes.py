@@ -45,7 +45,7 @@ def bisect(cell: str, seed: int, suites: Path, speed: bool) -> None:
     with progress() as say:
         found = blame_passes(case, target, seed, say)
     table = Table(title=cell, title_justify="left", header_style="bold")
-    for column in ("passes", "outcome", "what is wrong"):
+    for column in ("passes", "outcome", "problem"):
         table.add_column(column, overflow="fold")
     rows = [("all", found.with_all), *([("none", found.with_none)] if found.with_none else [])]
     for label, one in [*rows, *((f"without {left}", one) for left, one in found.with_one_left_out)]:
@@ -136,7 +136,7 @@ def _print_passes() -> None:
     from harness.model.recipe_passes import GENERAL, pass_name
 
     added = Table(title="passes to add: +PASS", title_justify="left", header_style="bold")
-    for column in ("pass", "to", "what it does", "class"):
+    for column in ("pass", "to", "effect", "class"):
         added.add_column(column, overflow="fold")
     for name, known in GENERAL.items():
         added.add_row(name, "any recipe", known.about, known.where)

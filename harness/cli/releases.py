@@ -111,7 +111,7 @@ def execute(first: str, rest: tuple[str, ...], wheels: Path | None, verbose: boo
     help="Write releases.md and releases.html to this folder.",
 )
 def compare(runs: tuple[Path, ...], style: str, write: Path | None) -> None:
-    """Show what each release changed compared with the previous one, one row per backend.
+    """Compare each release with the previous one, one row per backend.
 
     RUNS are the folder of conform releases run, or run folders, oldest release first. The columns
     are newly passing and newly failing cells, numerics, delegation, bytes and lowering time.
@@ -216,7 +216,7 @@ def bisect(
     folder = run_dir or name_new_folder(RUNS)
     options = ["--seed", str(seed)]
     found = bisect.bisect(cell, between, folder, by=by, options=options, on_progress=click.echo)
-    table = new_table("release", by, "what is wrong", "record")
+    table = new_table("release", by, "problem", "record")
     for one in found.tried:
         cells = (one.release, one.value, one.error[:200], str(one.folder))
         table.add_row(*map(safe_text, cells))

@@ -137,7 +137,7 @@ _NOT_REPEATED = ("--run-dir", "--progress", "--resume")
 
 
 def _arguments_of_run(folder: Path, placement: dict[str, str | None]) -> list[str]:
-    """Arguments with which pytest completes a run: those of the run, except where its cells run.
+    """Arguments with which pytest completes a run: its recorded ones, with new places for cells.
 
     Args:
         folder: folder of the run.

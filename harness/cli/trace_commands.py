@@ -188,7 +188,7 @@ def find_cell(cell: str, suites: Path) -> tuple[Case, Target]:
 
 
 def choose_seed(cell: str, folder: Path | None, seed: int | None) -> int:
-    """The seed that was given, or that of the cell in a run, or 0.
+    """Return the given seed, the seed of the cell in a run, or 0.
 
     Raises:
         RunUnreadable: the folder is not a run.

@@ -17,8 +17,15 @@ from harness.cluster import requirements
 from harness.cluster.options import OPTIONS
 from harness.errors import ConformError
 from harness.pytest_plugin import durations
-from harness.pytest_plugin.cached.cached_cells import known, tell
-from harness.pytest_plugin.items import HOSTS, LOADED, CellItem, asked, cell_of, report_of
+from harness.pytest_plugin.cached.cached_cells import get_reused_cells, report_reused_cells
+from harness.pytest_plugin.items import (
+    BACKEND_LOADER,
+    HOSTS,
+    CellItem,
+    get_cell_id,
+    get_cell_settings,
+    make_report,
+)
 from harness.pytest_plugin.options import add_to_parser
 from harness.record.cell import Cell, Status
 from harness.record.folder import RUN_FILE
@@ -83,7 +90,7 @@ class ClusterPlugin:
         self._close: Any = None
         self._hosts: dict[str, Environment] = {}
         self._missing: list[str] = []
-        config.stash[LOADED] = self._load
+        config.stash[BACKEND_LOADER] = self._load
         config.stash[HOSTS] = self._hosts
 
     def _load(self, cells: Sequence[CellItem]) -> VendorStates:
@@ -124,9 +131,9 @@ class ClusterPlugin:
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None  # pytest reports it
         items = {item.name: item for item in session.items if isinstance(item, CellItem)}
-        for nodeid in known(self.config):
-            items.pop(cell_of(nodeid) or "", None)
-        tell(self.config)
+        for nodeid in get_reused_cells(self.config):
+            items.pop(get_cell_id(nodeid) or "", None)
+        report_reused_cells(self.config)
         with self._ending_the_session():
             for event in self._session.run(self._list_work(items), self._unit_settings()):
                 self._report(event, items)
@@ -149,7 +156,7 @@ class ClusterPlugin:
         from harness.cluster.client import UnitSettings
 
         return UnitSettings(
-            asked=asked(self.config),
+            asked=get_cell_settings(self.config),
             root=self.config.rootpath,
             cell_memory=self.config.getoption("cell_memory"),
             speed=not self.config.getoption("no_speed"),
@@ -159,10 +166,10 @@ class ClusterPlugin:
         """Build a work item from the cells of each case."""
         from harness.cluster.ledger import WorkItem
 
-        took = durations.known(self.config)
+        took = durations.load_durations(self.config)
         units: dict[str, list[CellItem]] = {}
         for item in items.values():
-            units.setdefault(durations.unit_of(item.nodeid), []).append(item)
+            units.setdefault(durations.get_work_unit(item.nodeid), []).append(item)
         least = self.config.getoption("cell_memory")
         return [
             WorkItem(
@@ -189,7 +196,7 @@ class ClusterPlugin:
             case ClusterCellEnded():
                 item = items[event.cell]
                 cell = _complete_record(event, item.suite, self.config.getoption("seed"))
-                report = report_of(
+                report = make_report(
                     item.nodeid,
                     item.location,
                     cell,

@@ -40,7 +40,7 @@ from harness.errors import UsageError
 from harness.execution.child_process import describe_exit
 from harness.execution.memory import GIB
 from harness.pytest_plugin.workers import fork_server
-from harness.pytest_plugin.workers.fork_server import Forked
+from harness.pytest_plugin.workers.fork_server import ForkedProcess
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
 from harness.workers.crash_record import add_observed_memory, build_crash_record
@@ -66,7 +66,7 @@ class ClusterSlot:
     def __init__(self, config: SlotConfig, watch: MemoryMonitor) -> None:
         self._config = config
         self._watch = watch
-        self._process: subprocess.Popen[bytes] | Forked | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._socket: socket.socket | None = None
         self._lifeline: socket.socket | None = None
         self._log = Path(config.logs) / f"{config.name}.log"
@@ -90,7 +90,7 @@ class ClusterSlot:
         self._socket, theirs = socket.socketpair()
         self._lifeline, watched = socket.socketpair()
         with theirs, watched, self._log.open("wb") as log:
-            start = _fork_process if fork_server.is_possible() else _start_process
+            start = _fork_process if fork_server.is_supported() else _start_process
             self._process = start(self._config, theirs, watched, log)
         self._watch.add(self._config.name)
         for event in self._events():
@@ -201,12 +201,14 @@ class ClusterSlot:
 
 def _fork_process(
     config: SlotConfig, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
-) -> Forked:
+) -> ForkedProcess:
     """Fork a process from the fork server, which has imported torch and executorch."""
     output = Connection(os.dup(log.fileno()), readable=False)
     try:
         text = msgspec.json.encode(config).decode()
-        return Forked(slot_process.run_forked, text, connection, lifeline, output, dict(os.environ))
+        return ForkedProcess(
+            slot_process.run_forked, text, connection, lifeline, output, dict(os.environ)
+        )
     finally:
         output.close()
 

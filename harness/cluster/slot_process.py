@@ -205,7 +205,7 @@ def run_forked(
     """Run :func:`main` in a forked process, with its output in a log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     root = msgspec.json.decode(config, type=SlotConfig).root
-    fork_server.enter(root, environ, (nothing, log.fileno(), log.fileno()))
+    fork_server.take_over_process(root, environ, (nothing, log.fileno(), log.fileno()))
     os.close(nothing)
     log.close()
     fork_server.name_process(PROCESS_NAME)

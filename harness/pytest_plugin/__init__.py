@@ -1,6 +1,6 @@
-"""The pytest plugin: collects cases as test items, runs them and writes a run folder.
+"""Pytest plugin that collects cases as test items, runs them and writes a run folder.
 
-Nothing happens to a project that does not ask for it. A project asks in its root ``conftest.py``::
+A project enables it in its root ``conftest.py``::
 
     pytest_plugins = ["harness.pytest_plugin"]
 

@@ -1,8 +1,7 @@
-"""How long units of work took, so that the next run starts the longest first and ends with short
-ones: at its end no worker waits for another.
+"""Durations of units of work, so that a run starts the longest first and keeps all workers busy.
 
-pytest's cache keeps what earlier runs here took; for a first one the project ships what its own CI
-took. ``python -m harness.pytest_plugin.durations CACHE/v/conform/durations`` writes the shipped
+pytest's cache stores durations of earlier runs; the project ships durations of its CI for a first
+run. ``python -m harness.pytest_plugin.durations CACHE/v/conform/durations`` writes the shipped
 file from a cache (``.pytest_cache``, under tox in the folder of the environment).
 """
 
@@ -15,57 +14,59 @@ from pathlib import Path
 
 import pytest
 
-from harness.pytest_plugin.cached import cached_cells as reuse
-from harness.pytest_plugin.items import cell_of
+from harness.pytest_plugin.cached import cached_cells as reused
+from harness.pytest_plugin.items import get_cell_id
 
 SHIPPED = Path(__file__).with_suffix(".json")
-# Below this, where a unit stands in the queue makes no difference.
-TELLING_SECONDS = 2.0
+# Shorter units are not shipped: their place in the queue makes no difference.
+MIN_SHIPPED_SECONDS = 2.0
 _KEY = "conform/durations"
 
 
-def unit_of(nodeid: str) -> str:
-    """What is given to one worker: the cells of a case, and any other test by itself."""
-    return nodeid.rpartition("@")[0] if cell_of(nodeid) else nodeid
+def get_work_unit(nodeid: str) -> str:
+    """Return the unit of work of a test: all cells of a case, or a single other test."""
+    return nodeid.rpartition("@")[0] if get_cell_id(nodeid) else nodeid
 
 
-def known(config: pytest.Config) -> dict[str, float]:
-    """Seconds by unit: what they took here last, else what is shipped."""
-    return {**_read(SHIPPED.read_text(encoding="utf-8")), **_kept(config)}
+def load_durations(config: pytest.Config) -> dict[str, float]:
+    """Load seconds by unit: of the last run here, else the shipped ones."""
+    return {**_parse(SHIPPED.read_text(encoding="utf-8")), **_load_cached(config)}
 
 
-class Durations:
-    """In the controller: adds up what each unit takes, and keeps it for the next run."""
+class DurationRecorder:
+    """Plugin of the controller that stores the duration of each unit for the next run."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self._seconds: dict[str, float] = defaultdict(float)
-        # Units some of whose cells did not run: what these took is not what the unit takes.
-        self._partly: set[str] = set()
+        # Units with reused cells: their durations are incomplete.
+        self._incomplete: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a test's setup, call and teardown."""
-        if report.nodeid in reuse.known(self.config):
-            self._partly.add(unit_of(report.nodeid))
+        """Add the duration of setup, call or teardown."""
+        if report.nodeid in reused.get_reused_cells(self.config):
+            self._incomplete.add(get_work_unit(report.nodeid))
             return
-        self._seconds[unit_of(report.nodeid)] += report.duration
+        self._seconds[get_work_unit(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """Units that did not run keep what is known of them."""
+        """Store durations; units that did not run keep their old ones."""
         if (cache := getattr(self.config, "cache", None)) is None:
-            return  # switched off
-        whole = {unit: took for unit, took in self._seconds.items() if unit not in self._partly}
-        merged = {**_kept(self.config), **whole}
+            return  # pytest's cache is disabled
+        complete = {
+            unit: took for unit, took in self._seconds.items() if unit not in self._incomplete
+        }
+        merged = {**_load_cached(self.config), **complete}
         cache.set(_KEY, {unit: round(seconds, 1) for unit, seconds in sorted(merged.items())})
 
 
-def _kept(config: pytest.Config) -> dict[str, float]:
+def _load_cached(config: pytest.Config) -> dict[str, float]:
     cache = getattr(config, "cache", None)
-    return {} if cache is None else _read(json.dumps(cache.get(_KEY, {})))
+    return {} if cache is None else _parse(json.dumps(cache.get(_KEY, {})))
 
 
-def _read(text: str) -> dict[str, float]:
-    """What is no table of numbers is as good as nothing: it orders, and decides nothing."""
+def _parse(text: str) -> dict[str, float]:
+    """Parse durations; ignore other content, as durations only affect the order."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError:
@@ -76,9 +77,9 @@ def _read(text: str) -> dict[str, float]:
 
 
 def _ship(cached: Path) -> None:
-    found = _read(cached.read_text(encoding="utf-8"))
-    telling = {unit: took for unit, took in found.items() if took >= TELLING_SECONDS}
-    SHIPPED.write_text(json.dumps(telling, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    found = _parse(cached.read_text(encoding="utf-8"))
+    long_units = {unit: took for unit, took in found.items() if took >= MIN_SHIPPED_SECONDS}
+    SHIPPED.write_text(json.dumps(long_units, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What happens in a session that has suites: collection, what runs where, torch kept quick.
+"""Hooks of a session with suites: collection, number of workers, scheduling, speed parts.
 
-The plugin registers this module; a session of another project never sees it.
+The plugin registers this module only if the project has suites.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.pytest_plugin.cached.changed_since import CHANGED
 from harness.pytest_plugin.items import (
     CellItem,
     SuiteFile,
-    collector_paused,
+    pause_garbage_collector,
 )
 from harness.record.host import available_cores, available_memory
 from harness.session.discovery import is_suite
@@ -26,7 +26,7 @@ from harness.session.run_one import ignore_vendor_warnings
 
 
 def suite_folders(config: pytest.Config) -> list[Path]:
-    """The folders whose modules may declare cases, those that exist."""
+    """List the existing folders whose modules may declare cases."""
     named = (config.rootpath / name for name in config.getini("conform_suites"))
     return [folder for folder in named if folder.is_dir()]
 
@@ -43,15 +43,17 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile 
 
 
 def _is_unchanged(config: pytest.Config, module: Path) -> bool:
-    """Whether ``--changed-since`` leaves out all of a module, which then need not be imported; what
-    is named by its node id is, so that pytest finds what is left out."""
+    """Whether ``--changed-since`` excludes a whole module, so that it need not be imported.
+
+    With node ids on the command line it is imported, so that pytest finds deselected cells.
+    """
     only = config.stash.get(CHANGED, None)
     named = any("::" in str(name) for name in config.args)
-    return only is not None and not named and not only.touches(module, None)
+    return only is not None and not named and not only.is_affected(module, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse two cases of one name: their records could not be told apart."""
+    """Refuse two cases with the same name: their records would be ambiguous."""
     seen: dict[str, str] = {}
     for item in items:
         if isinstance(item, CellItem):
@@ -62,15 +64,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Collect, which is mostly imports."""
-    with nullcontext() if session.config.getoption("no_speed") else collector_paused():
+    """Collect without garbage collection, as collecting mostly imports modules."""
+    with nullcontext() if session.config.getoption("no_speed") else pause_garbage_collector():
         return (yield)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keep torch quick where this process is going to lower something."""
+    """Install the speed parts if this process is going to lower programs."""
     lowers = any(isinstance(item, CellItem) for item in session.items)
-    # Self-tests that lower have imported the tester by now.
+    # Self-tests that lower programs have imported the tester by now.
     lowers = lowers or "harness.pipeline.tester" in sys.modules
     if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
         from harness.pipeline import speed
@@ -81,8 +83,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hypothesis' plugin imports all of it to sum up tests that nobody has run: a quarter of a
-    second in each process."""
+    """Unregister Hypothesis' plugin if unused, as its summary imports Hypothesis (0.25 s)."""
     plugins = session.config.pluginmanager
     if "hypothesis" not in sys.modules and plugins.hasplugin("hypothesispytest"):
         plugins.unregister(name="hypothesispytest")
@@ -90,14 +91,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many workers as there are cores, and available memory at ``--cell-memory`` each."""
+    """Use one worker per core, if there is ``--cell-memory`` for each."""
     each = GIB * config.getoption("cell_memory")
     return max(1, min(available_cores(), int(available_memory() / each)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep the cells of one case on one worker; other tests go wherever there is room."""
-    from harness.pytest_plugin.workers.scheduler import CaseScheduling
+    """Keep the cells of one case on one worker; any worker may run other tests."""
+    from harness.pytest_plugin.workers.scheduler import CaseScheduler
 
-    return CaseScheduling(config, log)
+    return CaseScheduler(config, log)

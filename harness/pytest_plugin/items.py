@@ -1,6 +1,6 @@
-"""pytest nodes: a suite file collects its cells, a cell is an item.
+"""Pytest nodes: a suite file collects its cells, each cell is an item.
 
-A cell is named ``case@backend:recipe``, so ``-k "linear and tosa"`` selects as one expects.
+An item is named ``case@backend:recipe``, so that ``-k "linear and tosa"`` selects it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.errors import ConformError
 from harness.execution.memory import GIB, MemoryMeter
 from harness.model import registry
 from harness.model.case import Case
-from harness.pytest_plugin.nightly import is_by_day, tiers
+from harness.pytest_plugin.nightly import is_plain_run, selected_tiers
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.target import Target, cell_id, is_cell_id
@@ -32,31 +32,31 @@ if TYPE_CHECKING:
     from harness.pipeline.shared_case_work import SharedCaseWork
 
 CELL_PROPERTY = "conform_cell"
-"""Key under which a report carries the cell's JSON from worker to controller."""
+"""Property of a test report: the record of the cell as JSON."""
 LIMITATION_PROPERTY = "conform_limitation"
-"""Key under which it carries what the cell says of its limitation (see ``stale.py``)."""
+"""Property of a test report: the claim about the known issue of the cell, as JSON."""
 
 
 class RedCell(Exception):
-    """Raised in an item when its cell is red; carries the record for the report."""
+    """Raised by an item whose cell is red; contains the record."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell.error or cell.status.value)
         self.cell = cell
 
 
-def cell_of(nodeid: str) -> str | None:
-    """The cell id in a node id, or None for another kind of test."""
+def get_cell_id(nodeid: str) -> str | None:
+    """Return the cell id in a node id, or None for another kind of test."""
     name = nodeid.rpartition("::")[2]
     return name if is_cell_id(name) else None
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
-    """Import without the garbage collector, and tell it that what is there now stays.
+def pause_garbage_collector() -> Iterator[None]:
+    """Disable the garbage collector during imports, then freeze all existing objects.
 
-    Importing torch and executorch makes millions of objects and frees hardly any; looking for some
-    to free takes a quarter of the time.
+    Importing torch and executorch creates millions of objects and frees hardly any; collecting
+    takes a quarter of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -68,13 +68,13 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def asked(config: pytest.Config) -> CellRequest:
-    """What a session asks of each of its cells."""
+def get_cell_settings(config: pytest.Config) -> CellRequest:
+    """Return the settings of a session for each of its cells."""
     option, selected = config.getoption, config.stash[SELECTED]
     return CellRequest(
         seed=option("seed"),
         selected=None if selected is None else [str(target) for target in selected],
-        demanding=sorted(str(target) for target in config.stash[DEMANDING]),
+        demanding=sorted(str(target) for target in config.stash[REQUIRED_DELEGATION]),
         compare_runtimes=option("compare_runtimes"),
         lower_only=option("lower_only"),
         keep=option("keep"),
@@ -94,12 +94,12 @@ class SuiteFile(pytest.File):
         except ConformError as error:
             raise self.CollectError(str(error)) from error
         selected = self.config.stash[SELECTED]
-        by_day, asked = is_by_day(self.config), tiers(self.config)
+        is_plain, tags = is_plain_run(self.config), selected_tiers(self.config)
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
             for target in registry.select_targets(case, selected):
                 nightly = registry.is_nightly(case, target, selected)
-                if nightly and by_day and not case.tags & asked:
+                if nightly and is_plain and not case.tags & tags:
                     continue
                 item = CellItem.from_parent(self, case=case, target=target, suite=suite)
                 if nightly:
@@ -107,7 +107,7 @@ class SuiteFile(pytest.File):
                 yield item
 
     def _register(self, tags: set[str]) -> None:
-        """Make tags known as markers; pytest keeps every line it is given, so each once."""
+        """Register tags as markers, each once, as pytest keeps duplicate lines."""
         for line in sorted(f"{tag}: cases tagged {tag!r}" for tag in tags):
             if line not in self.config.getini("markers"):
                 self.config.addinivalue_line("markers", line)
@@ -128,20 +128,20 @@ class CellItem(pytest.Item):
 
     @property
     def memory(self) -> int:
-        """Bytes above its worker's base that the cell may hold, where the machine has as much."""
+        """Memory limit of the cell above its worker's baseline, in bytes."""
         most: float = max(self.config.getoption("cell_memory"), self.case.memory)
         return round(GIB * most)
 
     def runtest(self) -> None:
-        """Run the cell and hand its record to the report."""
+        """Run the cell and attach its record to the report."""
         from harness.pipeline.shared_case_work import SharedCaseWork
 
         cell, claim = run_one.run_suite_cell(
             self.case,
             self.target,
             self.suite,
-            asked(self.config),
-            shared_work=self.config.stash.setdefault(SIBLINGS, SharedCaseWork()),
+            get_cell_settings(self.config),
+            shared_work=self.config.stash.setdefault(SHARED_WORK, SharedCaseWork()),
             worker=os.environ.get("PYTEST_XDIST_WORKER"),
             meter=self.meter,
             board=self.board,
@@ -157,43 +157,43 @@ class CellItem(pytest.Item):
             pytest.skip(f"{cell.status.value}: {cell.error}")
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
-        """What a red cell prints: one paragraph and the command that runs it again."""
+        """Text of a red cell in pytest's output."""
         if isinstance(excinfo.value, pytest.xfail.Exception):
-            return str(excinfo.value)  # pytest would parse the sources of its traceback for it
+            return str(excinfo.value)  # super() would parse the sources of the traceback
         if not isinstance(excinfo.value, RedCell):
             return str(super().repr_failure(excinfo))
-        return told(excinfo.value.cell, self.config.getoption("verbose"))
+        return format_red_cell(excinfo.value.cell, self.config.getoption("verbose"))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Where the item lives, for pytest's listings."""
+        """Location of the item in pytest's listings."""
         return self.path, None, self.name
 
 
-def told(cell: Cell, verbose: int) -> str:
-    """What a red cell prints: one paragraph and the command that runs it again.
+def format_red_cell(cell: Cell, verbose: int) -> str:
+    """Format a red cell: a paragraph, and the command that reproduces it.
 
     Args:
         cell: its record.
-        verbose: above 0 with the traceback of its failure.
+        verbose: above 0, include the traceback of the failure.
     """
     where = f" at stage {cell.stage}" if cell.stage else ""
     severity = f", {cell.severity.value}" if cell.severity is not None else ""
     lines = [f"{cell.id}: {cell.status.value}{severity}{where}", f"  {cell.error}"]
     delegation = cell.delegation
     if delegation.delegates or delegation.undelegated_ops:
-        left = ", ".join(delegation.undelegated_ops) or "nothing"
-        lines.append(f"  {delegation.delegates} delegates, left over: {left}")
+        fallback = ", ".join(delegation.undelegated_ops) or "none"
+        lines.append(f"  {delegation.delegates} delegates, fallback nodes: {fallback}")
     if cell.traceback and verbose > 0:
         lines.append(cell.traceback)
     if cell.first_divergence is not None:
-        how = "" if cell.first_divergence.fails else "leaves the oracle at "
+        how = "" if cell.first_divergence.fails else "first diverging node: "
         lines.append(f"  {how}{cell.first_divergence}")
     elif cell.trace_skipped:
-        lines.append(f"  no first node: {cell.trace_skipped}")
+        lines.append(f"  no first diverging node: {cell.trace_skipped}")
     return "\n".join([*lines, f"  repro: {cell.repro}"])
 
 
-def report_of(
+def make_report(
     nodeid: str,
     location: tuple[str, int | None, str],
     cell: Cell,
@@ -202,15 +202,15 @@ def report_of(
     verbose: int,
     keywords: Iterable[str] = (),
 ) -> pytest.TestReport:
-    """The report of a cell that did not run in this process, as if it had.
+    """Create the test report of a cell that did not run in this process.
 
     Args:
-        nodeid: of its test.
-        location: of its test.
-        cell: its record.
-        claim: what it says of its limitation, as JSON.
-        verbose: as pytest counts it.
-        keywords: of its test.
+        nodeid: node id of the test.
+        location: location of the test.
+        cell: record of the cell.
+        claim: claim about its known issue, as JSON.
+        verbose: verbosity of pytest.
+        keywords: keywords of the test.
     """
     properties: list[tuple[str, object]] = [(CELL_PROPERTY, cell.to_json())]
     if claim:
@@ -218,7 +218,7 @@ def report_of(
     outcome: Literal["passed", "failed", "skipped"] = "passed"
     longrepr: str | tuple[str, int, str] | None = None
     if cell.status.is_red:
-        outcome, longrepr = "failed", told(cell, verbose)
+        outcome, longrepr = "failed", format_red_cell(cell, verbose)
     elif cell.status is not Status.PASSED:
         outcome = "skipped"
         longrepr = (location[0], 0, f"Skipped: {cell.status.value}: {cell.error}")
@@ -229,7 +229,7 @@ def report_of(
         outcome=outcome,
         longrepr=longrepr,
         when="call",
-        # What it took is not what this session spent on it.
+        # A cached cell took no time in this session.
         duration=0.0 if cell.cached else cell.seconds,
         user_properties=properties,
     )
@@ -238,19 +238,18 @@ def report_of(
     return report
 
 
-# The targets asked for; None for a plain run.
+# Targets of --targets; None for a plain run.
 SELECTED: pytest.StashKey[Sequence[Target] | None] = pytest.StashKey()
-DEMANDING: pytest.StashKey[frozenset[Target]] = pytest.StashKey()
-# What the cells of the present case share in this process.
-SIBLINGS: pytest.StashKey[SharedCaseWork] = pytest.StashKey()
-# Bytes that the cells of a moment may take together: what was available as the session began.
-ROOM: pytest.StashKey[int] = pytest.StashKey()
-ROOM_INPUT = "conform_room"
-"""Key under which workers are told of it."""
+REQUIRED_DELEGATION: pytest.StashKey[frozenset[Target]] = pytest.StashKey()
+# Values that cells of the current case share in this process.
+SHARED_WORK: pytest.StashKey[SharedCaseWork] = pytest.StashKey()
+# Memory in bytes for all running cells together: available memory when the session began.
+AVAILABLE_MEMORY: pytest.StashKey[int] = pytest.StashKey()
+MEMORY_INPUT = "conform_room"
+"""Key of it in the input of workers."""
 FOLDER_INPUT = "conform_folder"
-"""Key under which workers are told of the run folder, which may be named after the time."""
-# How a session without xdist learns what the processes of its cells know; by loading it here unless
-# they run elsewhere.
-LOADED: pytest.StashKey[Callable[[Sequence[CellItem]], VendorStates]] = pytest.StashKey()
-# By worker of a farm, where it is and what it has.
+"""Key of the run folder in the input of workers."""
+# Without xdist: loads the backends and returns their states; by default in this process.
+BACKEND_LOADER: pytest.StashKey[Callable[[Sequence[CellItem]], VendorStates]] = pytest.StashKey()
+# Environment of each worker of a cluster, by name.
 HOSTS: pytest.StashKey[dict[str, Environment]] = pytest.StashKey()

@@ -1,4 +1,4 @@
-"""What a plain run leaves to the night, and the words of ``-m`` that take it all the same."""
+"""Which nightly cells ``-m`` selects."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import pytest
 
 from harness.model.registry import NIGHTLY
 
-TIERS = "conform_tiers"
-"""Ini option: tags that stand for a part of the night. ``-m`` with such a word takes all cells of
-the tag, those of the night included; ``-m "model and not nightly"`` leaves these."""
+TIERS_INI = "conform_tiers"
+"""Ini option: tags that ``-m`` selects completely, nightly cells included; ``-m "model and not
+nightly"`` excludes nightly cells."""
 
 
-def names_the_night(config: pytest.Config) -> bool:
-    """Whether ``-m`` itself says what is taken of the night; the project's own says none."""
+def marks_name_nightly(config: pytest.Config) -> bool:
+    """Whether ``-m`` names nightly; the default of a project is "not nightly"."""
     return NIGHTLY in config.option.markexpr
 
 
-def is_by_day(config: pytest.Config) -> bool:
-    """Whether the night's cells, two of three, need not even be made: pytest would take each out
-    again. One that is named by its node id is, so that pytest finds what it says it leaves out."""
+def is_plain_run(config: pytest.Config) -> bool:
+    """Whether nightly cells, two thirds of all, need not be created, as pytest would deselect them.
+
+    With node ids on the command line all cells are created, so that pytest finds deselected ones.
+    """
     named = any("::" in str(name) for name in config.args)
     marks = config.option.markexpr
     return not named and (NIGHTLY not in marks or marks == f"not {NIGHTLY}")
 
 
-def tiers(config: pytest.Config) -> frozenset[str]:
-    """The tags whose cells of the night ``-m`` asks for by their name."""
-    if names_the_night(config):
+def selected_tiers(config: pytest.Config) -> frozenset[str]:
+    """List the tags in ``-m`` whose nightly cells are selected as well."""
+    if marks_name_nightly(config):
         return frozenset()
     before = ""
     named = set[str]()
@@ -36,4 +38,4 @@ def tiers(config: pytest.Config) -> frozenset[str]:
         if before != "not":
             named.add(word)
         before = word
-    return frozenset(named & set(config.getini(TIERS)))
+    return frozenset(named & set(config.getini(TIERS_INI)))

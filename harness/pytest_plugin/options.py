@@ -24,8 +24,8 @@ class SessionOption:
 
     Attributes:
         name: the option as it is typed, such as ``--run-dir``.
-        help: what it does, without a final period and without the default.
-        kind: what the value is. ``positive`` is a number above 0, ``limit`` may be 0 as well.
+        help: its effect, without a final period and without the default.
+        kind: type of the value. ``positive`` is a number above 0, ``limit`` may be 0 as well.
         metavar: name of the value in help texts.
         default: value when the option is absent; None for False of a flag.
         default_help: the default as help texts show it; empty where there is nothing to show.
@@ -57,7 +57,7 @@ OPTIONS = (
         name="--targets",
         metavar="LIST",
         help=f"Run on these targets, separated by commas: {TARGET_LIST_HELP}",
-        default_help="the targets of a plain run and targets that cases name",
+        default_help="targets of a plain run, and targets that cases name",
     ),
     SessionOption(
         name="--seed",

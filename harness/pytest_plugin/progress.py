@@ -1,6 +1,6 @@
-"""Where a run is: a live view in a terminal, a line now and then elsewhere; in place of dots.
+"""Shows the progress of a run as a live view or as lines, instead of pytest's letters.
 
-Counted are cells. Other tests of the session keep their letters.
+Only cells are counted. Other tests of the session keep their letters.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from harness.pytest_plugin.cached.cached_cells import known as known_cells, whole
-from harness.pytest_plugin.durations import known, unit_of
-from harness.pytest_plugin.items import CELL_PROPERTY, cell_of
+from harness.pytest_plugin.cached.cached_cells import get_reused_cells, list_all_tests
+from harness.pytest_plugin.durations import get_work_unit, load_durations
+from harness.pytest_plugin.items import CELL_PROPERTY, get_cell_id
 from harness.record.cell import Status
 from harness.record.target import split_cell_id
 
-_EVERY = 20.0  # seconds between lines
+_LINE_SECONDS = 20.0  # between lines
 _RED_SHOWN = 5
 _RUNNING_SHOWN = 16
 _HOSTS_SHOWN = 8
 _DIM: Mapping[str, Any] = {"style": "dim", "overflow": "ellipsis", "no_wrap": True}
-_SHORT = 0.2  # seconds of a cell of which no time is known: those that take long are known
-_WEIGHT_OF_FIRST = 10.0
-_ENDED = ("call", "???")  # when a test was called, or ended its worker
+_UNKNOWN_SECONDS = 0.2  # of a cell without a recorded duration: long ones are recorded
+_PRIOR_WEIGHT = 10.0
+_ENDED = ("call", "???")  # phases of reports of a test that was called, or ended its worker
 
 
 class _Record(msgspec.Struct):
-    """What a line of progress needs of a record."""
+    """Part of a record that a progress line needs."""
 
     status: Status
     error: str | None = None
@@ -45,18 +45,18 @@ class _Record(msgspec.Struct):
 
 @dataclass
 class _Pace:
-    """Seconds of a clock for what was expected, at first as if some had ended at ``first``.
+    """Ratio of elapsed to expected time, starting from the estimate ``first``.
 
     Attributes:
-        open: what is expected of those that have not ended, in seconds or cells.
+        open: expected work of cells that have not ended, in seconds or cells.
     """
 
     first: float
     open: float = 0.0
 
     def __post_init__(self) -> None:
-        self._ended = _WEIGHT_OF_FIRST
-        self._took = _WEIGHT_OF_FIRST * self.first
+        self._ended = _PRIOR_WEIGHT
+        self._took = _PRIOR_WEIGHT * self.first
 
     def end(self, expected: float, took: float) -> None:
         self.open -= expected
@@ -68,18 +68,18 @@ class _Pace:
 
 
 @dataclass
-class Tally:
-    """How far a run is.
+class RunProgress:
+    """Progress of a run.
 
     Attributes:
-        expected: the cells, and the seconds that each took before where that is known.
-        planned: cells, by target; with passes as one.
-        done: cells that ended, by target.
-        red: those that are red, and why.
-        running: when the cells that run now began.
-        places: where they run, on a farm.
-        by: cells that ended, by where they ran.
-        began: when the first cell was to come, in seconds of ``clock``.
+        expected: expected seconds by cell; None if unknown.
+        planned: number of cells by target; variants of a target with passes count as one.
+        done: number of ended cells by target.
+        red: reason by red cell.
+        running: start times of running cells.
+        places: worker of each running cell, on a cluster.
+        by: number of ended cells by worker.
+        began: start time, in seconds of ``clock``.
     """
 
     expected: dict[str, float | None]
@@ -94,16 +94,16 @@ class Tally:
     def __post_init__(self) -> None:
         self.began: float = self.clock()
         self.planned = Counter(map(_target, self.expected))
-        self._paces = _Pace(1.0), _Pace(_SHORT)
+        self._paces = _Pace(1.0), _Pace(_UNKNOWN_SECONDS)
         for took in self.expected.values():
             self._paces[took is None].open += 1.0 if took is None else took
 
     def start(self, cell: str) -> None:
-        """A worker takes a cell."""
+        """Record that a cell began."""
         self.running[cell] = self.clock()
 
     def end(self, cell: str, status: Status, error: str | None) -> None:
-        """A cell has a record, or has ended its worker."""
+        """Record that a cell ended, or ended its worker."""
         took = self.clock() - self.running.pop(cell, self.clock())
         expected = self.expected.get(cell)
         self._paces[expected is None].end(1.0 if expected is None else expected, took)
@@ -113,30 +113,33 @@ class Tally:
         if status.is_red:
             self.red[cell] = f"{status.value}: {(error or '').partition(chr(10))[0]}"
 
-    def take(self, cell: str, status: Status, error: str | None) -> None:
-        """A cell need not run: it says nothing of how long others take."""
+    def reuse(self, cell: str, status: Status, error: str | None) -> None:
+        """Record a reused cell, which does not affect the estimated time."""
         took, self.expected[cell] = self.expected[cell], 0.0
         self._paces[took is None].open -= 1.0 if took is None else took
         self.end(cell, status, error)
 
-    def left(self) -> float | None:
-        """Seconds to the end, at the pace so far: of what cells took before, and a cell where that
-        is not known. None when all have ended."""
+    def estimate_seconds_left(self) -> float | None:
+        """Estimate the remaining seconds from earlier durations and the pace so far.
+
+        Returns:
+            None if all cells have ended.
+        """
         if self.done.total() == self.planned.total():
             return None
         return sum(pace.left() for pace in self._paces) / self.workers
 
     def line(self) -> str:
-        """All of it in one line."""
-        left = self.left()
+        """Format the progress as one line."""
+        left = self.estimate_seconds_left()
         about = "" if left is None else f", about {duration(left)} left"
         done, planned = self.done.total(), self.planned.total()
         took = duration(self.clock() - self.began)
-        hosts = f"; {', '.join(self._hosts())}" if self.by or self.places else ""
+        hosts = f"; {', '.join(self._format_workers())}" if self.by or self.places else ""
         return f"{done:,} of {planned:,} cells, {len(self.red)} red, {took}{about}{hosts}"
 
-    def _hosts(self) -> list[str]:
-        """What each worker of a farm did, the busiest first, and what it does."""
+    def _format_workers(self) -> list[str]:
+        """Format ended and running cells of each worker of a cluster, busiest first."""
         runs = Counter(self.places.values())
         names = [name for name, _ in self.by.most_common(_HOSTS_SHOWN)]
         names += [name for name in sorted(runs) if name not in self.by][: _HOSTS_SHOWN - len(names)]
@@ -145,7 +148,7 @@ class Tally:
         return [*found, f"{more} more workers"] if more else found
 
     def view(self) -> Group:
-        """All of it as a terminal shows it."""
+        """Format the progress for a terminal."""
         table = Table.grid(padding=(0, 2))
         for name, planned in self.planned.most_common():
             done = self.done[name]
@@ -173,7 +176,7 @@ class Tally:
 
 
 def duration(seconds: float) -> str:
-    """``45 s`` or ``3 min 20 s``."""
+    """Format seconds as ``45 s`` or ``3 min 20 s``."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
@@ -183,55 +186,55 @@ def _target(cell: str) -> str:
 
 
 def _expected(config: pytest.Config, nodeids: Sequence[str]) -> dict[str, float | None]:
-    """The cells of these tests, each with its part of the seconds that the case took before."""
-    took = known(config)
-    units = {nodeid: unit_of(nodeid) for nodeid in nodeids if cell_of(nodeid)}
+    """Return the cells of these tests with their expected seconds: a share of their case's."""
+    took = load_durations(config)
+    units = {nodeid: get_work_unit(nodeid) for nodeid in nodeids if get_cell_id(nodeid)}
     shares = Counter(units.values())
     return {
-        cell_of(nodeid) or nodeid: took[unit] / shares[unit] if unit in took else None
+        get_cell_id(nodeid) or nodeid: took[unit] / shares[unit] if unit in took else None
         for nodeid, unit in units.items()
     }
 
 
 class Progress:
-    """The part of the plugin that shows where a run is.
+    """Plugin that shows the progress of a session.
 
     Args:
-        config: the session's.
-        live: a view that stays in place; lines otherwise.
+        config: configuration of the session.
+        live: show a live view; otherwise lines.
     """
 
     def __init__(self, config: pytest.Config, *, live: bool) -> None:
         self._config = config
         self._workers = len(getattr(config.option, "tx", None) or ()) or 1
         self._is_live = live
-        self._tally: Tally | None = None
+        self._progress: RunProgress | None = None
         self._live: Live | None = None
-        self._said = 0.0
-        # What a test prints is captured by then: this is where the session itself writes.
+        self._printed_at = 0.0
+        # pytest captures fd 1 later; this duplicate stays the output of the session.
         self._console = Console(file=os.fdopen(os.dup(1), "w", buffering=1))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Without xdist this process knows the cells."""
+        """Begin with the cells of this process, without xdist."""
         if not session.config.option.collectonly:
-            self._begin(whole(self._config, [item.nodeid for item in session.items]))
+            self._begin(list_all_tests(self._config, [item.nodeid for item in session.items]))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        """With it the first worker does."""
-        self._begin(whole(self._config, ids))
+        """Begin with the cells of the first worker, with xdist."""
+        self._begin(list_all_tests(self._config, ids))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker takes a test."""
-        cell = cell_of(nodeid)
-        if cell is not None and self._tally is not None:
-            self._tally.start(cell)
+        """Record that a cell began."""
+        cell = get_cell_id(nodeid)
+        if cell is not None and self._progress is not None:
+            self._progress.start(cell)
             self._show()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test has ended."""
-        cell = cell_of(report.nodeid)
-        if cell is None or self._tally is None or report.when not in _ENDED:
+        """Record that a cell ended."""
+        cell = get_cell_id(report.nodeid)
+        if cell is None or self._progress is None or report.when not in _ENDED:
             return
         record = next(
             (
@@ -239,50 +242,54 @@ class Progress:
                 for key, value in report.user_properties
                 if key == CELL_PROPERTY
             ),
-            _Record(Status.CRASHED, "it ended its worker"),
+            _Record(Status.CRASHED, "its worker died"),
         )
-        ended = self._tally.take if report.nodeid in known_cells(self._config) else self._tally.end
+        ended = (
+            self._progress.reuse
+            if report.nodeid in get_reused_cells(self._config)
+            else self._progress.end
+        )
         ended(cell, record.status, record.error)
-        if cell in self._tally.red and not self._is_live:
-            self._print(f"✗ {cell} {self._tally.red[cell]}")
+        if cell in self._progress.red and not self._is_live:
+            self._print(f"✗ {cell} {self._progress.red[cell]}")
         self._show()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self, report: Any) -> Generator[None, Any, Any]:
-        """Cells have no letter."""
+        """Print no letter for cells."""
         found = yield
-        is_shown = self._tally is not None and cell_of(report.nodeid) is not None
+        is_shown = self._progress is not None and get_cell_id(report.nodeid) is not None
         return (found[0], "", "") if found and is_shown else found
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Leave the last state where it stands."""
+        """Print the final state."""
         if self._live is not None:
             self._live.stop()
-        elif self._tally is not None:
-            self._print(self._tally.line())
+        elif self._progress is not None:
+            self._print(self._progress.line())
 
     def set_cluster_slots(self, slots: int) -> None:
         """Set the number of cells that run at once on a cluster."""
         self._workers = slots
-        if self._tally is not None:
-            self._tally.workers = slots
+        if self._progress is not None:
+            self._progress.workers = slots
 
     def set_worker(self, cell: str, worker: str) -> None:
         """Record that a worker of a cluster runs a cell."""
-        if self._tally is not None:
-            self._tally.places[cell] = worker
+        if self._progress is not None:
+            self._progress.places[cell] = worker
 
     def _begin(self, nodeids: Sequence[str]) -> None:
-        expected = {} if self._tally is not None else _expected(self._config, nodeids)
+        expected = {} if self._progress is not None else _expected(self._config, nodeids)
         if not expected:
             return
-        self._tally = Tally(expected, workers=self._workers)
-        planned = self._tally.planned
+        self._progress = RunProgress(expected, workers=self._workers)
+        planned = self._progress.planned
         if self._is_live:
             self._live = Live(
                 console=self._console,
-                get_renderable=self._tally.view,
+                get_renderable=self._progress.view,
                 redirect_stdout=False,
                 redirect_stderr=False,
                 vertical_overflow="visible",
@@ -295,9 +302,13 @@ class Progress:
 
     def _show(self) -> None:
         now = time.monotonic()
-        if self._tally is not None and not self._is_live and now - self._said >= _EVERY:
-            self._print(self._tally.line())
+        if (
+            self._progress is not None
+            and not self._is_live
+            and now - self._printed_at >= _LINE_SECONDS
+        ):
+            self._print(self._progress.line())
 
     def _print(self, text: str) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

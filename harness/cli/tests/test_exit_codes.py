@@ -1,4 +1,4 @@
-"""Exit codes are those of the table in docs/ci.md: 0 fine, 1 red, 2 not judged or misused."""
+"""Exit codes follow the table in docs/ci.md: 0 fine, 1 red, 2 not judged or misused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commands(command: click.Command, names: tuple[str, ...] = ()) -> Iterator[tu
 
 COMMANDS = [" ".join(names) for names in commands(main)]
 
-# What makes no sense for a command, by command; each is one line on stderr, and exit code 2.
+# Invalid arguments by command; each prints one line on stderr and exits with code 2.
 NONSENSE: dict[str, tuple[str, ...]] = {
     "run": ("--targets", "nowhere", "-n", "0", "suites/quick"),
     "report": ("absent",),

@@ -141,7 +141,7 @@ def conform(
 
 
 def environment(*, shared: bool = True) -> dict[str, str]:
-    """For a command: it may fork from what this process of the tests has imported for its own."""
+    """Environment of a command; it may fork workers from the fork server of the tests."""
     return sessions.environment(shared=shared)
 
 
@@ -154,7 +154,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    """Of the processes below one, those that are workers of Dask's."""
+    """List the Dask workers among the descendants of a process."""
     return [each for each in family(pid) if "spawn_main" in " ".join(_of(each, "cmdline") or ())]
 
 
@@ -172,7 +172,7 @@ def runners_of(root: Path) -> list[psutil.Process]:
 
 
 def _of(process: psutil.Process, what: str) -> Any:
-    """What is known of a process; None where it is gone, or another user's."""
+    """Read an attribute of a process; None if it has ended or belongs to another user."""
     try:
         return getattr(process, what)()
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Runs on a real farm of this machine, and what becomes of them when parts of it die."""
+"""Runs on a real cluster of this machine, also when parts of the cluster die."""
 
 import contextlib
 import random
@@ -26,7 +26,7 @@ from harness.record.cell import Status
 from harness.record.folder import load
 from harness.record.run import Run
 
-# What differs between two runs of the same cell on one machine.
+# Fields that differ between two runs of a cell on one machine.
 _OF_A_RUN = OF_A_RUN | {"first_seconds", "steady_seconds"}
 
 
@@ -286,7 +286,7 @@ def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--cluster", "farm:1"), "needs keys"),
+        (("--cluster", "scheduler:1"), "needs keys"),
         (("--cluster", "nonsense"), "is not an address"),
         (("--cluster", "127.0.0.1:1", "--keep", "all"), "--keep writes files on the workers"),
     ],

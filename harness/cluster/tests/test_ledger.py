@@ -24,7 +24,7 @@ def test_longest_first_and_two_a_slot() -> None:
     )
     names = [cells[0] for cells in sent(ledger, place("a")).values()]
     assert names == ["long/0@null:eager", "middle/0@null:eager"]
-    assert not sent(ledger, place("a")), "its slot has what it does and what it does next"
+    assert not sent(ledger, place("a")), "its slot has a running and a next unit"
 
 
 def test_a_cell_that_ends_two_processes_is_dead_and_the_rest_goes_on() -> None:
@@ -64,7 +64,7 @@ def test_a_lost_worker_costs_the_cell_that_ran() -> None:
     assert ledger.attempts == {"case/0@null:eager": ["a was lost: it died"]}
     ((again, cells),) = sent(ledger, place("b")).items()
     assert len(cells) == 2
-    # The first worker was cut off, and not dead: what it sends late is no second record.
+    # The first worker was disconnected, not dead: its late record counts once.
     assert ledger.record_end(key, "case/0@null:eager")
     ledger.record_start(again, "b", "case/0@null:eager")
     assert not ledger.record_end(again, "case/0@null:eager")

@@ -1,4 +1,4 @@
-"""Whoever may speak to a farm, with keys or on loopback, still brings no code of its own."""
+"""Peers of a cluster, with keys or on loopback, cannot run their own code in it."""
 
 import contextlib
 import os
@@ -65,4 +65,4 @@ def test_no_way_of_dasks_runs_what_a_peer_sends(tmp_path: Path) -> None:
                     attempt(client, str(place))
             assert not place.exists(), name
         ran = run(root, "run", "--cluster", address)
-    assert ran.returncode == 0, "the farm works on"
+    assert ran.returncode == 0, "the cluster still works"

@@ -1,4 +1,4 @@
-"""Cells go to the best runtime, as few groups as workers allow; who differs is named."""
+"""Cells go to the best runtime in as few groups as possible; differences are reported."""
 
 from harness.cluster.placement import describe_differences, find_best_labels, group_cells
 from harness.cluster.tests.farms import place

@@ -1,4 +1,4 @@
-"""A process that runs cells: what ends it is told, and another takes its place."""
+"""A slot reports cells that end its process, and starts another process."""
 
 import hashlib
 import subprocess
@@ -56,7 +56,7 @@ def test_a_cell_has_its_record(crew: SlotPool, root: Path) -> None:
 def test_where_nothing_is_forked_a_command_starts_it(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fork_server, "is_possible", lambda: False)
+    monkeypatch.setattr(fork_server, "is_supported", lambda: False)
     with SlotPool(root, 1) as crew:
         assert crew.run(unit(root, "plain/0"), lambda event: None).ended
         assert slot_process.__name__ in {part for one in runners_of(root) for part in one.cmdline()}

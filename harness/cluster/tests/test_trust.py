@@ -1,4 +1,4 @@
-"""Beyond loopback nobody speaks without keys, and nowhere does a worker run what a peer sends."""
+"""Addresses beyond loopback need keys, and pickles of peers cannot call functions."""
 
 import os
 import pickle
@@ -23,21 +23,21 @@ def test_keys_are_made_once_and_for_nobody_else(tmp_path: Path) -> None:
 def test_addresses(tmp_path: Path) -> None:
     assert resolve_address("127.0.0.1:8786", None) == ("tcp://127.0.0.1:8786", None)
     assert resolve_address("tcp://localhost:1", None)[0] == "tcp://localhost:1"
-    for address in ("10.0.0.1:8786", "tcp://farm:8786", "tls://127.0.0.1:8786", "0.0.0.0:1"):
+    for address in ("10.0.0.1:8786", "tcp://host:8786", "tls://127.0.0.1:8786", "0.0.0.0:1"):
         with pytest.raises(UsageError, match="needs keys"):
             resolve_address(address, None)
-    for address in ("farm", "tcp://", "http://farm:1", "farm:many", ""):
+    for address in ("host", "tcp://", "http://host:1", "host:many", ""):
         with pytest.raises(UsageError, match="is not an address"):
             resolve_address(address, None)
     with pytest.raises(UsageError, match=r"has no authority\.pem and no node\.pem"):
-        resolve_address("tls://farm:8786", tmp_path)
+        resolve_address("tls://host:8786", tmp_path)
     make_keys(tmp_path)
-    address, security = resolve_address("farm:8786", tmp_path)
-    assert address == "tls://farm:8786"
+    address, security = resolve_address("host:8786", tmp_path)
+    assert address == "tls://host:8786"
     assert security is not None
     assert security.require_encryption
     with pytest.raises(UsageError, match="is not encrypted"):
-        resolve_address("tcp://farm:8786", tmp_path)
+        resolve_address("tcp://host:8786", tmp_path)
 
 
 CHILD = """
@@ -61,7 +61,7 @@ class Harm:
 
 
 def read(data: bytes) -> str:
-    """What a process that is restricted makes of a pickle; this one stays as it is."""
+    """Unpickle in a restricted process; this process stays unrestricted."""
     command = [sys.executable, "-c", CHILD, data.hex()]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     return ran.stdout.strip()

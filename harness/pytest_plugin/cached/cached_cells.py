@@ -1,8 +1,7 @@
-"""The cells of a session that need not run, and their reports.
+"""Reports the cells of a session that need not run.
 
-Whoever hands cells to those who run them asks here, in the process that writes the records, once
-that has collected: :func:`known` has the node ids to leave out, :func:`tell` makes their reports,
-from which everything follows that follows from a cell's end: its record, counts, progress, claims.
+In the process that writes records, schedulers skip the cells of :func:`get_reused_cells`, and call
+:func:`report_reused_cells`, which creates their test reports.
 """
 
 from __future__ import annotations
@@ -12,24 +11,24 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import pytest
 
-from harness.pytest_plugin.items import report_of
+from harness.pytest_plugin.items import make_report
 from harness.record.cell import Cell
 from harness.session.stale_limitations import LimitationClaim
 
-KNOWN: pytest.StashKey[dict[str, Known]] = pytest.StashKey()
+REUSED: pytest.StashKey[dict[str, ReusedCell]] = pytest.StashKey()
 
 
-# All tests of a session of which only some are collected: the others are known.
-NOTED: pytest.StashKey[list[str]] = pytest.StashKey()
+# Node ids of all tests of a session that collects only files with cells to run.
+ALL_TESTS: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class ReusedCell(msgspec.Struct, frozen=True, kw_only=True):
     """A cell that need not run.
 
     Attributes:
-        cell: its record.
-        claim: what it says of its limitation.
-        is_recorded: the run's folder has the record already.
+        cell: record of the cell.
+        claim: claim about its known issue.
+        is_recorded: whether the run folder has the record already.
     """
 
     cell: Cell
@@ -37,64 +36,69 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     is_recorded: bool = False
 
 
-def known(config: pytest.Config) -> Mapping[str, Known]:
-    """The cells of this session that need not run, by node id; empty in workers, and before the
-    session's tests are known."""
-    return config.stash.get(KNOWN, {})
+def get_reused_cells(config: pytest.Config) -> Mapping[str, ReusedCell]:
+    """Return the cells that need not run, by node id.
+
+    The result is empty in workers, and before the tests of the session are known.
+    """
+    return config.stash.get(REUSED, {})
 
 
-def whole(config: pytest.Config, collected: Sequence[str]) -> list[str]:
-    """The node ids of all tests of this session, those included that are known and were not even
+def list_all_tests(config: pytest.Config, collected: Sequence[str]) -> list[str]:
+    """List the node ids of all tests of this session, including reused cells of files that were not
     collected.
 
     Args:
-        config: of the process that writes the records.
-        collected: what was.
+        config: configuration of the process that writes records.
+        collected: collected node ids.
     """
-    return list(dict.fromkeys([*config.stash.get(NOTED, ()), *collected]))
+    return list(dict.fromkeys([*config.stash.get(ALL_TESTS, ()), *collected]))
 
 
-def tell(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
-    """Report the cells that need not run, as if each had ended now.
+def report_reused_cells(config: pytest.Config, nodeids: Iterable[str] | None = None) -> None:
+    """Report reused cells to pytest, as if each had ended now.
 
     Args:
-        config: of the process that writes the records.
-        nodeids: which of them; all by default. Each is to be told once.
+        config: configuration of the process that writes records.
+        nodeids: cells to report; default: all. Report each cell only once.
     """
-    there = known(config)
+    reused = get_reused_cells(config)
     session = config.pluginmanager.get_plugin("session")
-    if session is not None:  # by which pytest counts how far it is
-        noted = len(config.stash.get(NOTED, ()))
-        session.testscollected = max(session.testscollected, noted)
-    for nodeid in there if nodeids is None else nodeids:
+    if session is not None:  # pytest's progress needs the total
+        count = len(config.stash.get(ALL_TESTS, ()))
+        session.testscollected = max(session.testscollected, count)
+    for nodeid in reused if nodeids is None else nodeids:
         file, _, name = nodeid.rpartition("::")
         location = (file, None, name)
         config.hook.pytest_runtest_logstart(nodeid=nodeid, location=location)
-        report = _report(nodeid, there[nodeid], config)
+        report = _report(nodeid, reused[nodeid], config)
         config.hook.pytest_runtest_logreport(report=report)
         config.hook.pytest_runtest_logfinish(nodeid=nodeid, location=location)
 
 
-class Telling:
-    """Where this process runs the cells itself: those that need not run are told in their turn."""
+class ReusedCellReporter:
+    """Reports reused cells in a process that runs cells itself."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """First those that have no item here."""
+        """Report reused cells without an item."""
         if session.config.option.dist == "no" and not session.config.option.collectonly:
             items = {item.nodeid for item in session.items}
-            tell(session.config, [each for each in known(session.config) if each not in items])
+            report_reused_cells(
+                session.config,
+                [each for each in get_reused_cells(session.config) if each not in items],
+            )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """In place of running it."""
-        if item.nodeid not in known(item.config):
+        """Report a reused cell instead of running it."""
+        if item.nodeid not in get_reused_cells(item.config):
             return None
-        tell(item.config, [item.nodeid])
+        report_reused_cells(item.config, [item.nodeid])
         return True
 
 
-def _report(nodeid: str, found: Known, config: pytest.Config) -> pytest.TestReport:
+def _report(nodeid: str, found: ReusedCell, config: pytest.Config) -> pytest.TestReport:
     claim = None if found.claim is None else found.claim.to_json()
     place = (nodeid.rpartition("::")[0], None, nodeid.rpartition("::")[2])
-    return report_of(nodeid, place, found.cell, claim, verbose=config.getoption("verbose"))
+    return make_report(nodeid, place, found.cell, claim, verbose=config.getoption("verbose"))

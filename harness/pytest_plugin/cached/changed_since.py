@@ -1,4 +1,4 @@
-"""``--changed-since REV``: only the cells that what changed since a revision can affect."""
+"""``--changed-since REV``: selects cells affected by changes since a revision."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from harness.record.revision import run_git
 from harness.session.result_cache import source_tree
 from harness.session.result_cache.dependencies import Sources
 
-# What every cell is run by, wherever it lies; a conftest.py may do anything.
-_OF_ALL = frozenset({"conftest.py", "pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"})
+# Files of these names affect all cells.
+_AFFECTS_ALL = frozenset({"conftest.py", "pyproject.toml", "pytest.ini", "setup.cfg", "tox.ini"})
 
-_GIT_SECONDS = 60.0  # it goes through the whole work tree
+_GIT_SECONDS = 60.0  # git reads the whole work tree
 
-CHANGED: pytest.StashKey[OnlyChanged] = pytest.StashKey()
+CHANGED: pytest.StashKey[ChangedSelection] = pytest.StashKey()
 CHANGED_INPUT = "conform_changed"
-"""Key under which workers are told what changed: one that starts later sees the same."""
+"""Key of the changed files in the input of workers, so that all workers use the same list."""
 
 
-class OnlyChanged:
-    """In every process of a session: leaves out what nothing that changed can affect.
+class ChangedSelection:
+    """Deselects tests that changed files cannot affect; registered in every process of a session.
 
     Args:
-        sources: what cells hang on.
-        files: those that changed, were added or removed, absolute.
+        sources: dependencies of cells.
+        files: absolute paths of changed, added and removed files.
     """
 
     def __init__(self, sources: Sources, files: Sequence[Path]) -> None:
         self.files = frozenset(files)
         self._sources = sources
-        self._all = any(path.name in _OF_ALL for path in files) or self._hits(sources.core)
+        self._all = any(path.name in _AFFECTS_ALL for path in files) or self._contains_change(
+            sources.core
+        )
         self._backends: dict[str, bool] = {}
         self._modules: dict[Path, bool] = {}
 
@@ -44,52 +46,55 @@ class OnlyChanged:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Before pytest selects by ``-k`` and ``-m``."""
+        """Deselect unaffected tests, before pytest selects by ``-k`` and ``-m``."""
         left: list[pytest.Item] = []
         kept: list[pytest.Item] = []
         for item in items:
             backend = item.target.backend if isinstance(item, CellItem) else None
-            (kept if self.touches(item.path, backend) else left).append(item)
+            (kept if self.is_affected(item.path, backend) else left).append(item)
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = kept
 
-    def touches(self, module: Path, backend: str | None) -> bool:
-        """Whether what changed can affect tests of a module.
+    def is_affected(self, module: Path, backend: str | None) -> bool:
+        """Whether the changes can affect tests of a module.
 
         Args:
-            module: the file of the test.
-            backend: of the cell's target; None for a test that is no cell, which may use any.
+            module: file of the test.
+            backend: backend of the cell; None for other tests, which may use any backend.
         """
         if self._all:
             return True
         module = module.resolve()
         if module not in self._modules:
-            self._modules[module] = self._hits(self._sources.find_suite_files(module))
+            self._modules[module] = self._contains_change(self._sources.find_suite_files(module))
         backends = registry.names() if backend is None else [backend]
-        return self._modules[module] or any(map(self._touches_backend, backends))
+        return self._modules[module] or any(map(self._is_backend_affected, backends))
 
-    def _touches_backend(self, name: str) -> bool:
+    def _is_backend_affected(self, name: str) -> bool:
         if name not in self._backends:
-            self._backends[name] = self._hits(self._sources.find_backend_files(name))
+            self._backends[name] = self._contains_change(self._sources.find_backend_files(name))
         return self._backends[name]
 
-    def _hits(self, files: frozenset[Path]) -> bool:
+    def _contains_change(self, files: frozenset[Path]) -> bool:
         return not self.files.isdisjoint(files) or any(
-            self._sources.belonged_to(path, files) for path in self._gone
+            self._sources.belonged_to(path, files) for path in self._removed
         )
 
     @functools.cached_property
-    def _gone(self) -> list[Path]:
+    def _removed(self) -> list[Path]:
         return [path for path in self.files if not path.exists()]
 
 
-def changed_since(root: Path, revision: str) -> list[Path]:
-    """The files that differ from a revision in the checkout that a folder is in: committed, staged,
-    in the work tree, removed, and those that git does not know yet.
+def list_changed_files(root: Path, revision: str) -> list[Path]:
+    """List files of a checkout that differ from a revision, removed and untracked files included.
+
+    Args:
+        root: a folder in the checkout.
+        revision: a git revision.
 
     Raises:
-        UsageError: the folder is in no checkout, or git knows no such revision.
+        UsageError: the folder is not in a checkout, or the revision does not exist.
     """
     top = _git(root, "rev-parse", "--show-toplevel")
     if top is None:
@@ -97,7 +102,7 @@ def changed_since(root: Path, revision: str) -> list[Path]:
     if _git(root, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}") is None:
         raise UsageError(f"--changed-since: git knows no revision {revision!r} in {root}")
     place = Path(top.strip())
-    # A renamed file is one that is gone and one that is new.
+    # --no-renames: list a renamed file as removed and added.
     differing = _git(place, "diff", "--name-only", "--no-renames", "-z", f"{revision}^{{commit}}")
     unknown = _git(place, "ls-files", "--others", "--exclude-standard", "-z")
     if differing is None or unknown is None:

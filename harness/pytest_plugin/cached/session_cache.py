@@ -1,5 +1,7 @@
-"""What a session takes from elsewhere in place of running it, and what it leaves for others: the
-side of ``--incremental`` and ``--resume`` that the process of the records has."""
+"""``--incremental`` and ``--resume``: reuses results of earlier sessions, and stores new ones.
+
+Only the process that writes records uses this module.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import msgspec
 import pytest
 
 from harness.errors import ConformError, UsageError
-from harness.pytest_plugin.cached.cached_cells import KNOWN, Known
+from harness.pytest_plugin.cached.cached_cells import REUSED, ReusedCell
 from harness.pytest_plugin.hooks import suite_folders
-from harness.pytest_plugin.items import HOSTS, asked, cell_of
+from harness.pytest_plugin.items import HOSTS, get_cell_id, get_cell_settings
 from harness.record.cell import Cell
 from harness.record.folder import format_now
 from harness.record.host import Environment, is_like_here, read_environment
@@ -28,20 +30,20 @@ from harness.session.result_cache.store import ResultStore, find_default_place
 from harness.session.stale_limitations import LimitationClaim
 
 
-class Reuse:
-    """In the process that writes the records.
+class SessionCache:
+    """Results that a session reuses, and stores for later sessions.
 
     Args:
-        config: the session's; its targets are known.
+        config: configuration of the session, with its targets parsed.
 
     Raises:
-        UsageError: the store cannot be reached, or the run not resumed.
-        RunUnreadable: what is to be resumed is no run.
+        UsageError: the result cache cannot be opened, or the run cannot be resumed.
+        RunUnreadable: the folder to resume is not a run.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        # Now: torch sets some as it is imported, and this process may come to import it.
+        # Read before torch is imported, as it sets some of them.
         self.variables = platform_facts.describe_variables()
         self.sources = Sources(suite_folders(config), config.rootpath)
         self.store = _store(config)
@@ -52,7 +54,7 @@ class Reuse:
             self.sources.watch()
 
     def inputs(self) -> dict[str, str]:
-        """What all cells of the session may hang on, for ``RunInfo.dependency_digests``."""
+        """Digests of all dependencies of the session, for ``RunInfo.dependency_digests``."""
         return {
             "sources of suites, backends and the harness": self.sources.digest(
                 self.sources.everything
@@ -61,11 +63,11 @@ class Reuse:
         }
 
     def keys(self, states: Mapping[str, BackendState]) -> CacheKeys:
-        """The keys of cells whose backends say this of themselves."""
+        """Create cache keys for these states of backends."""
         return CacheKeys(self.sources, conditions(self.config), states, self.variables)
 
     def info(self, fresh: RunInfo) -> RunInfo:
-        """What the run says of itself: of one that is resumed, what it said before."""
+        """Complete the information about the run, or restore it from a resumed run."""
         if self.run is None:
             return msgspec.structs.replace(fresh, dependency_digests=self.inputs())
         old = self.run.info
@@ -79,58 +81,58 @@ class Reuse:
             records=None,
             problems=[],
             resumed_at=[*old.resumed_at, format_now()],
-            hosts=fresh.hosts,  # to which a farm adds who comes
+            hosts=fresh.hosts,  # a cluster adds its workers to this dict later
         )
 
     def check_cells(self, cells: Sequence[str]) -> None:
-        """Refuse to complete a run with other cells than it had, before its folder is written to.
+        """Refuse to resume a run with other cells, before its folder is changed.
 
         Raises:
-            UsageError: the run that is resumed had others.
+            UsageError: the resumed run had other cells.
         """
         if self.run is not None and sorted(cells) != sorted(self.run.info.expected):
             raise UsageError(
                 f"cannot resume {self.run.path}: it had {len(self.run.info.expected):,} cells, and "
-                f"what is selected now has {len(cells):,}, or others; give what its "
-                f"{self.run.info.command[0]} was given"
+                f"the current selection has {len(cells):,}, or different ones; use the "
+                f"arguments of its {self.run.info.command[0]} command"
             )
 
     def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
-        """Find out which of the session's tests need not run.
+        """Find the tests of the session that need not run.
 
         Args:
-            nodeids: all of them.
-            states: what the backends say of themselves where the cells run.
+            nodeids: all node ids of the session.
+            states: states of the backends where the cells run.
         """
-        cells = {nodeid: name for nodeid in nodeids if (name := cell_of(nodeid))}
+        cells = {nodeid: name for nodeid in nodeids if (name := get_cell_id(nodeid))}
         there = {} if self.run is None else self._recorded(self.run, cells)
         if self.store is not None:
             self._keys = self.keys(states)
             others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
             there |= self.stored(self._keys, others)
-        self.config.stash[KNOWN] = there
+        self.config.stash[REUSED] = there
 
     def go_on(self, states: Mapping[str, BackendState]) -> None:
-        """Know which cells need not run already; keep the results of the others.
+        """Prepare to store results, when reused cells are known already.
 
         Args:
             states: as in :meth:`find`.
         """
         self._keys = self.keys(states)
 
-    def stored(self, keys: CacheKeys, cells: Mapping[str, str]) -> dict[str, Known]:
-        """The cells that the store has results of.
+    def stored(self, keys: CacheKeys, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
+        """Load cached results.
 
         Args:
-            keys: of the session.
-            cells: ids by node id.
+            keys: cache keys of the session.
+            cells: cell ids by node id.
         """
         if self.store is None:
             return {}
         try:
             named = {nodeid: keys.cell_key(nodeid) for nodeid in cells}
         except ConformError:
-            return {}  # a backend that is not registered has cells that say so
+            return {}  # cells of an unregistered backend run and report it
         entries = self.store.find(named.values())
         found = {}
         for nodeid, key in named.items():
@@ -139,27 +141,31 @@ class Reuse:
             if not entry or not cell or self._is_outdated(entry, keys, nodeid):
                 continue
             claim = LimitationClaim.from_json(entry.claim) if entry.claim else None
-            found[nodeid] = Known(cell=cell, claim=claim)
+            found[nodeid] = ReusedCell(cell=cell, claim=claim)
         return found
 
     def ended(self, nodeid: str, cell: Cell, claim: str) -> None:
-        """A cell ran; keep its result if it may be kept.
+        """ResultStore the result of a cell, if it may be cached.
 
         Args:
-            nodeid: of its test.
+            nodeid: node id of its test.
             cell: its record.
-            claim: what it says of its limitation, as JSON; empty where it says nothing.
+            claim: claim about its known issue as JSON, or empty.
         """
         if self.store is None or self._keys is None or self._problem or not is_cacheable(cell):
             return
         there = self.config.stash.get(HOSTS, {}).get(cell.worker or "")
         if there is not None and not self._is_alike(there):
-            return  # of another kind of host, or other sources, than its key would say
+            return  # its key would not describe the worker's host or sources
         if changed := self.sources.changed():
-            # Who knows which of the two it ran with.
-            self._problem = f"{changed} changed while cells ran; what ended since is not kept"
+            # The cell may have run with either version.
+            self._problem = f"{changed} changed while cells ran; later results are not cached"
             return
-        basis = self._keys.claims_key(nodeid, asked(self.config).selected) if _counts(claim) else ""
+        basis = (
+            self._keys.claims_key(nodeid, get_cell_settings(self.config).selected)
+            if _counts(claim)
+            else ""
+        )
         run = Path(self.config.getoption("run_dir")).resolve().name
         key = self._keys.cell_key(nodeid)
         host = "" if there is None else there.host
@@ -168,34 +174,34 @@ class Reuse:
         )
 
     def close(self) -> None:
-        """Wait until everything is stored."""
+        """Wait until all results are stored."""
         if self.store is not None and (problem := self.store.flush()):
             self._problem = self._problem or f"{problem}; cells run again the next time"
 
     def lines(self, recorded: int) -> Iterable[str]:
-        """What a reader of the terminal must know.
+        """Yield summary lines for the terminal.
 
         Args:
-            recorded: how many cells have a record.
+            recorded: number of cells with a record.
         """
-        there = self.config.stash.get(KNOWN, {})
+        there = self.config.stash.get(REUSED, {})
         before = sum(each.is_recorded for each in there.values())
         taken = len(there) - before
         parts = [f"{before:,} cells had a record already"] if self.run is not None else []
         if self.store is not None:
-            parts.append(f"{taken:,} cells were taken from {self.store.place}")
+            parts.append(f"{taken:,} cells were reused from {self.store.place}")
         if parts:
             yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
         if self.store is None and self.config.getoption("incremental"):
-            yield "conform: all cells ran, as --keep all keeps what only a cell that runs has"
+            yield "conform: all cells ran, because --keep all needs files that only a run writes"
         if self._problem:
             yield f"conform: {self._problem}"
 
-    def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, Known]:
+    def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
         claims = Recorder.read_claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
-            nodeid: Known(
+            nodeid: ReusedCell(
                 cell=records[name],
                 claim=LimitationClaim.from_json(claims[name]) if name in claims else None,
                 is_recorded=True,
@@ -205,8 +211,7 @@ class Reuse:
         }
 
     def _is_alike(self, worker: Environment) -> bool:
-        """Whether what a worker of a farm makes of a cell is what its key is of; with ``--mixed``
-        its packages or checkout may differ."""
+        """Whether packages, checkout and kind of host of a cluster worker equal this session's."""
         here = self._here
         same = (worker.packages, worker.revision) == (here.packages, here.revision)
         return same and is_like_here(worker)
@@ -216,15 +221,15 @@ class Reuse:
         return read_environment(self.config.rootpath)
 
     def _is_outdated(self, entry: StoredResult, keys: CacheKeys, nodeid: str) -> bool:
-        """Whether what the cell said of its limitation counts cells that are others by now."""
+        """Whether the claim counts cells that have changed since."""
         return bool(entry.claims) and entry.claims != keys.claims_key(
-            nodeid, asked(self.config).selected
+            nodeid, get_cell_settings(self.config).selected
         )
 
 
 def conditions(config: pytest.Config) -> Conditions:
-    """What a session asks of its cells, as far as it can alter their records."""
-    of_cells = asked(config)
+    """Return the settings of a session that can affect records."""
+    of_cells = get_cell_settings(config)
     return Conditions(
         seed=of_cells.seed,
         demanding=frozenset(of_cells.demanding),
@@ -238,7 +243,7 @@ def conditions(config: pytest.Config) -> Conditions:
 
 
 def _counts(claim: str) -> bool:
-    """Whether a claim counts the cells of its entry, which others than the cell decide on."""
+    """Whether a claim counts the cells of its known issue, so that it depends on other cells."""
     return bool(claim) and LimitationClaim.from_json(claim).declared
 
 
@@ -248,7 +253,7 @@ def _store(config: pytest.Config) -> ResultStore | None:
         if place:
             raise UsageError("--result-cache has no effect without --incremental; give both")
         return None
-    # What is kept of a cell is written while it runs.
+    # Files of --keep are written while a cell runs.
     return None if config.getoption("keep") == "all" else ResultStore(place or find_default_place())
 
 

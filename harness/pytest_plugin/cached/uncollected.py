@@ -1,10 +1,9 @@
-"""A session of which every cell is known, without collecting it; or nearly every, collecting those
-files alone whose cells are not.
+"""Skips collection for cells with cached results.
 
-Collecting is importing every suite, in each worker: most of what a run takes that has nothing to
-run. A session that collected notes what it found beside the results, under a number for all that
-this hangs on; one that finds such a note, and a result for every test in it, starts no worker. Most
-runs have a few tests without one: what crashes as predicted, say, has never a result.
+Collecting imports every suite in each worker, which takes most of the time of a run that reuses all
+results. A session stores its collection in the result cache, with a key for all its dependencies. A
+later session with the same key starts no worker if all tests have cached results; otherwise it
+collects only the files of tests without one. Cells that crash as predicted are never cached.
 """
 
 from __future__ import annotations
@@ -17,59 +16,66 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.pytest_plugin.cached.cached_cells import KNOWN, NOTED, Known, tell
-from harness.pytest_plugin.cached.session_cache import Reuse
+from harness.pytest_plugin.cached.cached_cells import (
+    ALL_TESTS,
+    REUSED,
+    ReusedCell,
+    report_reused_cells,
+)
+from harness.pytest_plugin.cached.session_cache import SessionCache
 from harness.pytest_plugin.hooks import suite_folders
-from harness.pytest_plugin.items import cell_of
+from harness.pytest_plugin.items import get_cell_id
 from harness.session.backend_states import VendorStates
 from harness.session.result_cache import platform_facts, source_tree
 
-# Options with a value that says nothing of which cells there are.
-_ASIDE = ("--run-dir", "--result-cache", "--results", "--progress", "-n", "--numprocesses",
+# Options whose value does not affect which cells are collected.
+_IRRELEVANT = ("--run-dir", "--result-cache", "--results", "--progress", "-n", "--numprocesses",
           "--maxprocesses")  # fmt: skip
-# What selects by what earlier sessions left, or looks at items that are made here.
-_BY_MEMORY = ("lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since",
-              "pyargs", "setupplan", "setuponly", "setupshow")  # fmt: skip
+# Options that select by the results of earlier sessions, or that need real items.
+_INCOMPATIBLE = (
+    "lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since", "pyargs",
+    "setupplan", "setuponly", "setupshow",
+)  # fmt: skip
 
-# What collection hangs on in this session.
-_NUMBER: pytest.StashKey[str] = pytest.StashKey()
+# Key of the collection of this session.
+_COLLECTION_KEY: pytest.StashKey[str] = pytest.StashKey()
 
 
 FILES_INPUT = "conform_files"
-"""Key under which workers are told what to collect; None for what was asked for."""
+"""Key of the files to collect in the input of workers; None for all arguments."""
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session collected.
+class Collection(msgspec.Struct, frozen=True, kw_only=True):
+    """Collection of an earlier session.
 
     Attributes:
-        nodeids: its tests.
-        ready: what the processes that would run them said of their vendors.
+        nodeids: node ids of its tests.
+        ready: states of the backends in the processes that would run them.
     """
 
     nodeids: list[str]
     ready: VendorStates
 
 
-class Listed:
-    """In place of collection and of running: every cell is known.
+class CachedSession:
+    """Plugin that replaces collection and running, as all cells have cached results.
 
     Args:
-        note: what an earlier session collected.
-        known: its cells.
+        collection: collection of an earlier session.
+        reused: its cells.
     """
 
-    def __init__(self, note: Note, known: dict[str, Known]) -> None:
-        self.note = note
-        self._known = known
+    def __init__(self, collection: Collection, reused: dict[str, ReusedCell]) -> None:
+        self.collection = collection
+        self._reused = reused
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Make items without the modules that they are from."""
-        session.config.stash[KNOWN] = self._known
+        """Create items without importing their modules."""
+        session.config.stash[REUSED] = self._reused
         made: list[pytest.Item | pytest.Collector] = []
-        for nodeid in self.note.nodeids:
-            made.append(KnownItem.from_parent(session, name=cell_of(nodeid), nodeid=nodeid))
+        for nodeid in self.collection.nodeids:
+            made.append(ReusedItem.from_parent(session, name=get_cell_id(nodeid), nodeid=nodeid))
         session.items = [item for item in made if isinstance(item, pytest.Item)]
         session.testscollected = len(made)
         hook = session.config.hook
@@ -79,99 +85,104 @@ class Listed:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Report them."""
-        tell(session.config)
+        """Report all cells."""
+        report_reused_cells(session.config)
         return True
 
 
-class KnownItem(pytest.Item):
-    """Stands for a cell that is known; it is not run."""
+class ReusedItem(pytest.Item):
+    """Placeholder item of a reused cell."""
 
     def runtest(self) -> None:
-        """Refuse."""
-        raise RuntimeError(f"{self.nodeid} is known, and has no case here that could run")
+        """Raise: the item has no case to run."""
+        raise RuntimeError(f"{self.nodeid} is a reused cell and cannot run")
 
 
-class Narrowed:
-    """In place of all that was asked for, the files of the few cells that are not known.
+class PartlyCachedSession:
+    """Plugin that restricts collection to files of cells without cached results.
 
     Args:
-        note: what an earlier session collected.
-        known: those of its cells that are.
+        collection: collection of an earlier session.
+        reused: its cells with cached results.
     """
 
-    def __init__(self, note: Note, known: dict[str, Known]) -> None:
-        self.note = note
-        unknown = (nodeid for nodeid in note.nodeids if nodeid not in known)
+    def __init__(self, collection: Collection, reused: dict[str, ReusedCell]) -> None:
+        self.collection = collection
+        unknown = (nodeid for nodeid in collection.nodeids if nodeid not in reused)
         self.files = list(dict.fromkeys(nodeid.partition("::")[0] for nodeid in unknown))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> None:
-        """Where this process collects."""
-        narrow(session.config, self.files)
+        """Restrict collection in this process."""
+        restrict_collection(session.config, self.files)
 
     def ready(self, fresh: VendorStates | None) -> VendorStates:
-        """What the processes that would run all of the cells say of their vendors.
+        """Merge the states of all backends.
 
         Args:
-            fresh: what those say that collected some of them.
+            fresh: states in the processes of this session; None if there are none.
         """
         if fresh is None:
-            return self.note.ready
+            return self.collection.ready
         return msgspec.structs.replace(
-            fresh, backends={**self.note.ready.backends, **fresh.backends}
+            fresh, backends={**self.collection.ready.backends, **fresh.backends}
         )
 
 
-def narrow(config: pytest.Config, files: list[str]) -> None:
-    """Have a process collect these files, relative to the root, and no others."""
+def restrict_collection(config: pytest.Config, files: list[str]) -> None:
+    """Make a process collect only these files, relative to the root."""
     config.args = [str(config.rootpath / name) for name in files]
 
 
-def foreseen(config: pytest.Config, reuse: Reuse) -> Listed | Narrowed | None:
-    """A session that need not collect, as all of its cells are known, or that need not collect all
-    of them; None where it must."""
-    # Now: xdist has yet to start, and the plugin to add arguments for its workers.
-    key = config.stash[_NUMBER] = _key(config, reuse)
-    content = reuse.store.listing(key) if key and reuse.store is not None else None
+def plan_cached_session(
+    config: pytest.Config, session_cache: SessionCache
+) -> CachedSession | PartlyCachedSession | None:
+    """Return the plugin that skips collection of cached cells; None if all must be collected."""
+    # Computed before the plugin adds arguments for xdist's workers.
+    key = config.stash[_COLLECTION_KEY] = _key(config, session_cache)
+    content = session_cache.store.listing(key) if key and session_cache.store is not None else None
     try:
-        note = None if content is None else msgspec.json.decode(content, type=Note)
+        collection = None if content is None else msgspec.json.decode(content, type=Collection)
     except msgspec.MsgspecError:
         return None
-    cells = {} if note is None else {each: cell_of(each) or "" for each in note.nodeids}
-    if note is None or not cells or not all(cells.values()):
+    cells = (
+        {} if collection is None else {each: get_cell_id(each) or "" for each in collection.nodeids}
+    )
+    if collection is None or not cells or not all(cells.values()):
         return None
-    known = reuse.stored(reuse.keys(note.ready.backends), cells)
-    if len(known) == len(cells):
-        return Listed(note, known)
-    # A file's cells are all asked for, unless one is named; a farm hands out what was collected.
+    reused = session_cache.stored(session_cache.keys(collection.ready.backends), cells)
+    if len(reused) == len(cells):
+        return CachedSession(collection, reused)
+    # Restricting needs whole files; a cluster runs the items collected in this process.
     named = any("::" in str(name) for name in config.args)
-    if not known or named or config.getoption("cluster", None):
+    if not reused or named or config.getoption("cluster", None):
         return None
-    config.stash[KNOWN], config.stash[NOTED] = known, note.nodeids
-    return Narrowed(note, known)
+    config.stash[REUSED], config.stash[ALL_TESTS] = reused, collection.nodeids
+    return PartlyCachedSession(collection, reused)
 
 
-def keep_note(config: pytest.Config, reuse: Reuse, note: Note) -> None:
-    """Note what this session collected, where a later one may go by it."""
-    key = config.stash.get(_NUMBER, "")
-    if key and reuse.store is not None and not reuse.sources.changed():
-        reuse.store.note(key, msgspec.json.encode(note))
+def store_collection(
+    config: pytest.Config, session_cache: SessionCache, collection: Collection
+) -> None:
+    """ResultStore the collection of this session for later ones."""
+    key = config.stash.get(_COLLECTION_KEY, "")
+    if key and session_cache.store is not None and not session_cache.sources.changed():
+        session_cache.store.note(key, msgspec.json.encode(collection))
 
 
-def _key(config: pytest.Config, reuse: Reuse) -> str:
-    """A number for what collection hangs on; empty where that cannot be said."""
-    by_memory = any(config.getoption(name, None) for name in _BY_MEMORY)
-    if reuse.store is None or reuse.run is not None or by_memory:
+def _key(config: pytest.Config, session_cache: SessionCache) -> str:
+    """Digest all dependencies of collection; empty if they are not all reused."""
+    is_incompatible = any(config.getoption(name, None) for name in _INCOMPATIBLE)
+    if session_cache.store is None or session_cache.run is not None or is_incompatible:
         return ""
-    arguments = list(_telling(config))
+    arguments = list(_relevant_arguments(config))
     start, folders = config.invocation_params.dir, suite_folders(config)
     named = [(start / str(name).partition("::")[0]).resolve() for name in config.args]
     if any(text.startswith("@") for text in arguments) or not all(
         any(path.is_relative_to(folder.resolve()) for folder in folders) for path in named
     ):
-        return ""  # tests of other folders may come and go
-    sources = reuse.sources
+        return ""  # tests in other folders are no dependencies
+    sources = session_cache.sources
     files = {*sources.everything, *source_tree.list_files(sources.harness)}
     for folder in sources.suites:
         files |= set(folder.rglob("*.py"))
@@ -185,21 +196,21 @@ def _key(config: pytest.Config, reuse: Reuse) -> str:
           and name not in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")),
         platform_facts.describe_packages(),
         platform_facts.describe_host(),
-        reuse.variables,
+        session_cache.variables,
         platform_facts.describe_compilers(),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(found).encode()).hexdigest()
 
 
-def _telling(config: pytest.Config) -> Iterator[str]:
-    """The arguments of the session, but for those that say nothing of which cells there are."""
+def _relevant_arguments(config: pytest.Config) -> Iterator[str]:
+    """Yield the arguments of the session that can affect its collection."""
     is_value = False
     for text in map(str, config.invocation_params.args):
         if is_value:
             is_value = False
-        elif text in _ASIDE:
+        elif text in _IRRELEVANT:
             is_value = True
-        elif not text.startswith(tuple(f"{name}=" for name in _ASIDE)) and not (
+        elif not text.startswith(tuple(f"{name}=" for name in _IRRELEVANT)) and not (
             text.startswith("-n") and text[2:].isalnum()
         ):
             yield text.replace(str(config.rootpath), ".")

@@ -35,7 +35,7 @@ def run(
         TimeoutError: it took longer, and was killed.
     """
     given = (module, tuple(arguments), str(folder), dict(environ), tuple(map(str, files)))
-    process = fork_server.Forked(_session, *given)
+    process = fork_server.ForkedProcess(_session, *given)
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -53,7 +53,7 @@ def _session(
 ) -> None:
     opened = [os.open(os.devnull, os.O_RDONLY)]
     opened += [os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in files]
-    fork_server.enter(folder, environ, opened)
+    fork_server.take_over_process(folder, environ, opened)
     for stream in opened:
         os.close(stream)
     # As a command has it: the process of the tests hands on its own, to which some of them add, and

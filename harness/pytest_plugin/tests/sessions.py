@@ -136,7 +136,7 @@ def ended(
     """Run ``python -m`` a module to its end; ``anew`` as a command, not in a process that was
     forked."""
     asked = [sys.executable, *([] if module == "-c" else ["-m"]), module, *arguments]
-    if anew or not fork_server.is_possible():
+    if anew or not fork_server.is_supported():
         return subprocess.run(
             asked, cwd=folder, env=environ, capture_output=True, text=True, timeout=seconds,
             check=False,

@@ -1,4 +1,4 @@
-"""What is left to the night, how ``-k`` takes a cell, and what is said of an absent one."""
+"""Nightly cells, cell names in ``-k``, and explanations of missing cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from harness.cli import main
 from harness.model.selection import parse_list
-from harness.pytest_plugin.item_selection import absences
+from harness.pytest_plugin.item_selection import explain_missing_arguments
 from harness.pytest_plugin.items import SELECTED
 from harness.pytest_plugin.tests.sessions import ROOT, run
 from harness.session.catalogue import count_cells, list_cases
@@ -77,9 +77,9 @@ def test_what_runs(tagged: Path, options: tuple[str, ...], names: set[str]) -> N
             "xnnpack:int8 is not among the targets of --targets",
         ),
         ("suites/small.py::a/day@xnpack:int8", None, "no backend 'xnpack'; did you mean 'xnnpack'"),
-        ("suites/small.py::a/mlx@tosa:fp", None, "a/mlx runs on mlx:fp32 only, and not on tosa:fp"),
-        ("suites/small.py::a/night@portable:fp32", None, "is left to the night; select it with -m"),
-        ("suites/small.py::a/day@mlx:bf16", None, "is left to the night; select it with -m night"),
+        ("suites/small.py::a/mlx@tosa:fp", None, "a/mlx runs on mlx:fp32 only, not on tosa:fp"),
+        ("suites/small.py::a/night@portable:fp32", None, "is a nightly cell; select it with -m"),
+        ("suites/small.py::a/day@mlx:bf16", None, "is a nightly cell; select it with -m night"),
     ],
 )  # fmt: skip
 def test_an_absent_cell_is_told_by_what_would_select_it(
@@ -91,7 +91,7 @@ def test_an_absent_cell_is_told_by_what_would_select_it(
     stash[SELECTED] = None if targets is None else parse_list(targets, "--targets")
     where = SimpleNamespace(dir=tagged)
     config: Any = SimpleNamespace(args=[f"choosing_{path}"], invocation_params=where, stash=stash)
-    (sentence,) = absences(config)
+    (sentence,) = explain_missing_arguments(config)
     assert words in sentence
 
 
@@ -100,14 +100,14 @@ def test_an_absent_cell_is_told_by_what_would_select_it(
     [
         ("ops", "; did you mean suites/ops?"),
         ("unary", "; did you mean suites/ops/unary.py?"),
-        ("linear/bias", "; cases are chosen by name with -k"),
+        ("linear/bias", "; cases select cases by name with -k"),
     ],
 )
 def test_a_suite_named_without_its_folder(tmp_path: Path, asked: str, words: str) -> None:
     (tmp_path / "suites" / "ops").mkdir(parents=True)
     (tmp_path / "suites" / "ops" / "unary.py").touch()
     config: Any = SimpleNamespace(args=[asked], invocation_params=SimpleNamespace(dir=tmp_path))
-    (sentence,) = absences(config)
+    (sentence,) = explain_missing_arguments(config)
     assert sentence.endswith(words)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.pytest_plugin.tests.sessions import ROOT, WORKERS, run
-from harness.pytest_plugin.workers.scheduler import CaseScheduling
+from harness.pytest_plugin.workers.scheduler import CaseScheduler
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE, RUN_FILE, load, write_atomically
 from reports.render import folder as reports_folder
@@ -226,7 +226,7 @@ class Node:
 
 def test_a_worker_that_is_dead_before_it_is_told_gets_nothing_and_loses_nothing() -> None:
     tests = [f"suites/small.py::{name}@null:eager" for name in ("a", "b", "c", "d", "e")]
-    scheduler = object.__new__(CaseScheduling)
+    scheduler = object.__new__(CaseScheduler)
     scheduler._ordered, scheduler._unreachable, scheduler.log = True, set(), lambda *_: None
     first, second = Node(), Node()
     scheduler.registered_collections = dict.fromkeys((first, second), tests)

@@ -17,7 +17,9 @@ import pytest
 from harness.pytest_plugin.tests import sessions
 from harness.pytest_plugin.workers import fork_server
 
-pytestmark = pytest.mark.skipif(not fork_server.is_possible(), reason="workers are not forked here")
+pytestmark = pytest.mark.skipif(
+    not fork_server.is_supported(), reason="workers are not forked here"
+)
 
 # As early as anything of a project runs in a worker.
 LOOK = """
@@ -65,7 +67,7 @@ import sys
 from harness.pytest_plugin.workers import fork_server as forking
 
 forking.PRELOADED.clear()  # of its own it wants none
-raise SystemExit(forking.Forked(exec, sys.argv[1]).wait())
+raise SystemExit(forking.ForkedProcess(exec, sys.argv[1]).wait())
 """
 
 
@@ -77,7 +79,7 @@ def test_a_process_below_asks_the_server_that_was_announced_as_long_as_there_is_
     fork_server.announce(environ)
     if not is_there:
         environ[fork_server._ANNOUNCED] = os.pathsep.join((sys.prefix, str(tmp_path / "gone")))
-    assert fork_server.Forked(exec, _left(tmp_path / "ours")).wait() == 0
+    assert fork_server.ForkedProcess(exec, _left(tmp_path / "ours")).wait() == 0
     command = [sys.executable, "-c", BELOW, _left(tmp_path / "theirs")]
     subprocess.run(command, env=environ, check=True)
     ours, theirs = ((tmp_path / name).read_text().split() for name in ("ours", "theirs"))
@@ -99,19 +101,19 @@ def test_a_temporary_folder_whose_name_no_socket_may_have(tmp_path: Path) -> Non
 
 
 def test_what_is_forked_ends_as_a_command_does() -> None:
-    forked = fork_server.Forked(exec, "import time; time.sleep(600)")
+    forked = fork_server.ForkedProcess(exec, "import time; time.sleep(600)")
     assert forked.poll() is None
     with pytest.raises(subprocess.TimeoutExpired):
         forked.wait(0.01)
     forked.kill()
     assert forked.wait(30) == -9
     assert forked.poll() == -9
-    assert fork_server.Forked(exec, "raise SystemExit(3)").wait(30) == 3
+    assert fork_server.ForkedProcess(exec, "raise SystemExit(3)").wait(30) == 3
 
 
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("execnet.gateway_io.create_io", fork_server.creating(0))
+    monkeypatch.setattr("execnet.gateway_io.create_io", fork_server.make_create_io(0))
     made = execnet.Group(execmodel="main_thread_only")
     yield made
     made.terminate(timeout=5)
@@ -144,7 +146,7 @@ def test_a_worker_that_dies_is_seen_at_once_and_one_that_hangs_is_killed(group: 
 def test_those_that_import_side_by_side_are_started_by_a_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("execnet.gateway_io.create_io", fork_server.creating(1))
+    monkeypatch.setattr("execnet.gateway_io.create_io", fork_server.make_create_io(1))
     group = execnet.Group(execmodel="main_thread_only")
     try:
         found = [
@@ -172,7 +174,7 @@ def test_which_are_started_by_a_command(
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr("execnet.gateway_io.create_io", None)
     asked: list[int] = []
-    monkeypatch.setattr(fork_server, "creating", asked.append)
+    monkeypatch.setattr(fork_server, "make_create_io", asked.append)
     fork_server.install(workers)
     assert asked == [alone]
     assert bool(begun) == (alone == 0)

@@ -107,10 +107,10 @@ def test_cells_that_do_not_fit_the_machine_run_one_at_a_time(project: Path) -> N
 @pytest.mark.skipif(sys.platform != "linux", reason="refuses nothing elsewhere")
 def test_without_workers_what_the_machine_does_not_have_is_refused(project: Path) -> None:
     (project / "conftest.py").write_text(
-        "from harness.pytest_plugin.items import ROOM\n"
+        "from harness.pytest_plugin.items import AVAILABLE_MEMORY\n"
         'pytest_plugins = ["harness.pytest_plugin"]\n'
         "def pytest_configure(config):\n"
-        "    config.stash[ROOM] = 600 << 20\n"
+        "    config.stash[AVAILABLE_MEMORY] = 600 << 20\n"
     )
     suite(project, 'case("add/a"), case("hog/steps", Steps), case("add/b")')
     assert run(project, "-n", "0", "--cell-memory", "0.1").returncode == 1

@@ -144,7 +144,7 @@ def test_who_replaces_a_dead_worker_and_knows_other_tests_ends_the_session(proje
     suite.write_text(suite.read_text() + fewer)
     result = run(project, "-n", "1")
     assert result.returncode == pytest.ExitCode.INTERNAL_ERROR, result.stdout
-    assert "worker gw1, which stands for a dead one, collected 4 tests" in result.stdout
+    assert "worker gw1, which replaces a dead one, collected 4 tests" in result.stdout
     record = load(project / "run")
     assert not record.is_complete
     assert record.missing == ["add/c@null:eager", "sub/d@null:eager"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from harness.pytest_plugin.progress import Tally, duration
+from harness.pytest_plugin.progress import RunProgress, duration
 from harness.pytest_plugin.tests import sessions
 from harness.record.cell import Status
 
@@ -28,14 +28,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def tally(clock: Clock) -> Tally:
+def tally(clock: Clock) -> RunProgress:
     short = dict.fromkeys([f"add/{number}@portable:fp32" for number in range(10)])
     long = dict.fromkeys([f"attention/{number}@tosa:int" for number in range(4)], 20.0)
-    return Tally({**long, **short}, workers=2, clock=clock)
+    return RunProgress({**long, **short}, workers=2, clock=clock)
 
 
 @pytest.fixture
-def ends(tally: Tally, clock: Clock) -> Callable[..., None]:
+def ends(tally: RunProgress, clock: Clock) -> Callable[..., None]:
     def end(cell: str, took: float, status: Status = Status.PASSED, error: str = "") -> None:
         tally.start(cell)
         clock.now += took
@@ -45,31 +45,31 @@ def ends(tally: Tally, clock: Clock) -> Callable[..., None]:
 
 
 def test_what_is_left_follows_from_earlier_times_at_the_pace_of_this_run(
-    tally: Tally, ends: Callable[..., None]
+    tally: RunProgress, ends: Callable[..., None]
 ) -> None:
-    assert tally.left() == pytest.approx((4 * 20 + 10 * 0.2) / 2)
+    assert tally.estimate_seconds_left() == pytest.approx((4 * 20 + 10 * 0.2) / 2)
     ends("attention/0@tosa:int", 40.0)
     # 10 s and 20 s that were expected took 10 s and 40 s.
-    assert tally.left() == pytest.approx((3 * 20 * 50 / 30 + 10 * 0.2) / 2)
+    assert tally.estimate_seconds_left() == pytest.approx((3 * 20 * 50 / 30 + 10 * 0.2) / 2)
     ends("add/0@portable:fp32", 1.3)
     # Ten cells as if of 0.2 s, and one of 1.3 s.
-    assert tally.left() == pytest.approx((3 * 20 * 50 / 30 + 9 * 0.3) / 2)
+    assert tally.estimate_seconds_left() == pytest.approx((3 * 20 * 50 / 30 + 9 * 0.3) / 2)
     assert tally.line() == "2 of 14 cells, 0 red, 41 s, about 51 s left"
 
 
 def test_targets_with_passes_are_counted_together() -> None:
     cells = ["add/a@tosa:fp", "add/a@tosa:fp+cse", "add/a@tosa:fp+cse-dce"]
-    assert Tally(dict.fromkeys(cells)).planned == {"tosa:fp": 1, "tosa:fp with passes": 2}
+    assert RunProgress(dict.fromkeys(cells)).planned == {"tosa:fp": 1, "tosa:fp with passes": 2}
 
 
-def test_the_end_has_nothing_left(tally: Tally, ends: Callable[..., None]) -> None:
+def test_the_end_has_nothing_left(tally: RunProgress, ends: Callable[..., None]) -> None:
     for cell in tally.expected:
         ends(cell, 10.0)
     assert tally.line() == "14 of 14 cells, 0 red, 2 min 20 s"
 
 
 def test_the_view_has_targets_running_cells_and_red_ones(
-    tally: Tally, ends: Callable[..., None], clock: Clock
+    tally: RunProgress, ends: Callable[..., None], clock: Clock
 ) -> None:
     ends("add/1@portable:fp32", 1.0)
     ends("attention/1@tosa:int", 2.0, Status.MISMATCH, "output 0: 3 for 4\nmore")

@@ -61,7 +61,7 @@ def test_a_wrong_model_is_traced(project: Path, workers: str) -> None:
     assert cell.status is Status.MISMATCH
     assert cell.first_divergence is not None
     assert cell.first_divergence.op == "aten.gelu.default"
-    assert "leaves the oracle at gelu (aten.gelu.default)" in printed
+    assert "first diverging node: gelu (aten.gelu.default)" in printed
 
 
 def test_a_worker_that_dies_while_it_traces_leaves_the_verdict(project: Path) -> None:

@@ -1,1 +1,1 @@
-"""xdist's workers: where they come from, and which tests each is given."""
+"""Starts xdist workers, and distributes tests among them."""

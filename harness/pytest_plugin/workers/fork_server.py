@@ -1,13 +1,13 @@
-"""Workers forked from a process that has imported what each of them would import first.
+"""Forks workers from a process that has imported torch and executorch.
 
-A worker imports torch and executorch for three seconds before it collects. Here one process of the
-session, a fork server of :mod:`multiprocessing`, does so once; workers that stand for dead ones,
-and all where there are more than cores, are forked from it in milliseconds and share its memory. It
-computes nothing, so that no thread of torch's is lost by a fork. A session that was itself forked
-from such a server asks the same one, and so does what runs below one that announces it.
+A worker imports torch and executorch for three seconds before it collects. A fork server of
+:mod:`multiprocessing` imports them once. Replacements of dead workers, and all workers if there are
+more than cores, are forked from it in milliseconds and share its memory. The server computes
+nothing, so that a fork loses no thread of torch. A session that was forked from a server, or whose
+parent announces one, uses that server.
 
-execnet starts a worker by a command line and speaks to it over its standard input and output.
-:class:`_Worker` stands for that command; all else of execnet and xdist is as it was.
+execnet starts a worker with a command line and uses its standard input and output.
+:class:`_Worker` replaces that command.
 """
 
 from __future__ import annotations
@@ -32,61 +32,63 @@ from execnet.gateway_base import Popen2IO
 from harness.vendors.replacements import AttributeReplacer
 
 PRELOADED = ["harness.pytest_plugin.workers.preloaded"]
-"""Modules that the server imports; those that are not there are left out."""
+"""Modules that the server imports; it ignores missing ones."""
 
 _ANNOUNCED = "CONFORM_FORK_SERVER"
-"""A variable by which processes find the server of one above them: of which Python, and where."""
+"""Environment variable with the Python prefix and the address of the server of a parent process."""
 
 _PR_SET_NAME = 15  # of Linux's prctl
-# The longest name of a folder for a socket in a folder of multiprocessing's: Linux takes 107 bytes.
-_LONGEST = 107 - len("/pymp-12345678/listener-12345678")
+# Longest temporary folder whose sockets fit into the 107 bytes of a socket name on Linux.
+_MAX_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
 
-_disowning = threading.Lock()
+_drop_lock = threading.Lock()
 
-_upstream = gateway_io.create_io
+_original_create_io = gateway_io.create_io
 _server: Any = vars(forkserver)["_forkserver"]
 
 
-class Forked:
-    """A process forked from the server, with what is used here of :class:`subprocess.Popen`. It is
-    not waited for when this one ends."""
+class ForkedProcess:
+    """A process forked from the server, with the interface of :class:`subprocess.Popen`.
+
+    This process does not wait for it at exit.
+    """
 
     def __init__(self, target: Callable[..., None], *given: Any) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            target: what it runs, found by its name there.
-            given: its arguments; sockets and connections are handed on.
+            target: function to run, importable by name.
+            given: arguments; sockets and connections are passed on.
 
         Raises:
-            OSError: there is no server, and none starts.
+            OSError: no server runs or starts.
         """
-        process: Any = server().Process(target=target, args=given)
-        is_announced = _adopt()
+        process: Any = get_context().Process(target=target, args=given)
+        is_announced = _use_announced_server()
         try:
             try:
                 self._process = popen_forkserver.Popen(process)
             except (ConnectionError, FileNotFoundError):
                 if not is_announced:
                     raise
-                _disown()
+                _drop_announced_server()
                 self._process = popen_forkserver.Popen(process)
         except EOFError as error:
-            raise ChildProcessError("the process that others are forked from has ended") from error
+            raise ChildProcessError("the fork server has ended") from error
 
     def poll(self) -> int | None:
-        """Its exit code, or the signal that ended it below 0; None as long as it goes on."""
+        """Return the exit code, or the negative signal number; None while the process runs."""
         code: int | None = self._process.poll()
         return code
 
     def wait(self, timeout: float | None = None) -> int:
-        """The same, once it has ended.
+        """Wait for the process and return its exit code.
 
         Args:
-            timeout: seconds to wait for that.
+            timeout: seconds to wait.
 
         Raises:
-            subprocess.TimeoutExpired: it goes on.
+            subprocess.TimeoutExpired: the process still runs.
         """
         if (code := self._process.wait(timeout)) is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0)
@@ -98,13 +100,15 @@ class Forked:
 
 
 class _Worker(Popen2IO):
-    """A worker as execnet sees it: two pipes, and a process to wait for or kill."""
+    """A worker in the form that execnet expects: two pipes and a process."""
 
     def __init__(self, execmodel: Any) -> None:
         theirs_in, ours_out = multiprocessing.Pipe(duplex=False)
         ours_in, theirs_out = multiprocessing.Pipe(duplex=False)
         errors = Connection(os.dup(2), readable=False)
-        self._process = Forked(_serve, theirs_in, theirs_out, errors, os.getcwd(), dict(os.environ))
+        self._process = ForkedProcess(
+            _run_worker, theirs_in, theirs_out, errors, os.getcwd(), dict(os.environ)
+        )
         for end in (theirs_in, theirs_out, errors):
             end.close()
         out = os.fdopen(os.dup(ours_out.fileno()), "wb")
@@ -114,7 +118,7 @@ class _Worker(Popen2IO):
         super().__init__(out, into, execmodel=execmodel)
 
     def wait(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the process and return its exit code."""
         return self._process.wait()
 
     def kill(self) -> None:
@@ -122,20 +126,20 @@ class _Worker(Popen2IO):
         self._process.kill()
 
 
-def _serve(
+def _run_worker(
     into: Connection, out: Connection, errors: Connection, folder: str, environ: Mapping[str, str]
 ) -> None:
-    """What ``python -u -c`` does with execnet's first line, in the new process."""
-    enter(folder, environ, (into.fileno(), out.fileno(), errors.fileno()))
+    """Do in the new process what ``python -u -c`` does with execnet's first line."""
+    take_over_process(folder, environ, (into.fileno(), out.fileno(), errors.fileno()))
     for end in (into, out, errors):
         end.close()
     exec(eval(sys.stdin.readline()), {"__name__": "__main__"})
 
 
-def enter(folder: str, environ: Mapping[str, str], streams: Sequence[int]) -> None:
-    """Take over the folder and the environment of whoever asked for this process, and these file
-    descriptors as standard input, output and error."""
-    # It knows where the server listens, and would start one of its own all the same.
+def take_over_process(folder: str, environ: Mapping[str, str], streams: Sequence[int]) -> None:
+    """Take over the folder and environment of the requesting process, and these file descriptors as
+    standard input, output and error."""
+    # Prevent multiprocessing from starting another server.
     vars(_server)["ensure_running"] = lambda: None
     os.environ.clear()
     os.environ.update(environ)
@@ -148,30 +152,33 @@ def enter(folder: str, environ: Mapping[str, str], streams: Sequence[int]) -> No
 
 
 def name_process(name: str) -> None:
-    """Have what lists processes show this one under a name, of at most 15 bytes."""
+    """Set the name of this process in process listings; at most 15 bytes."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def creating(alone: int) -> Callable[..., Any]:
-    """What stands for execnet's ``create_io``: that many workers are started by its command, and
-    those that follow are forked."""
-    begun = itertools.count()
+def make_create_io(by_command: int) -> Callable[..., Any]:
+    """Create the replacement of execnet's ``create_io``.
+
+    Args:
+        by_command: number of workers to start by a command; later ones are forked.
+    """
+    started = itertools.count()
 
     def create_io(spec: Any, execmodel: Any) -> Any:
-        if spec.popen and not spec.python and next(begun) >= alone:
+        if spec.popen and not spec.python and next(started) >= by_command:
             return _Worker(execmodel)
-        return _upstream(spec, execmodel)
+        return _original_create_io(spec, execmodel)
 
     return create_io
 
 
-def is_possible() -> bool:
-    """Whether forking what has loaded these libraries is safe: on Linux."""
+def is_supported() -> bool:
+    """Whether forking a process that has loaded torch is safe: on Linux."""
     return sys.platform == "linux"
 
 
-def server() -> ForkServerContext:
-    """Processes of this context are forked from what has imported :data:`PRELOADED`."""
+def get_context() -> ForkServerContext:
+    """Return the multiprocessing context whose server has imported :data:`PRELOADED`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     _shorten()
@@ -179,55 +186,59 @@ def server() -> ForkServerContext:
 
 
 def _shorten() -> None:
-    """Have multiprocessing keep sockets in /tmp where the name of TMPDIR is too long for one."""
-    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST:
+    """Make multiprocessing use /tmp for sockets if the name of TMPDIR is too long."""
+    if len(os.fsencode(tempfile.gettempdir())) <= _MAX_FOLDER:
         return
     chosen, tempfile.tempdir = tempfile.tempdir, "/tmp"
     try:
-        util.get_temp_dir()  # made once
+        util.get_temp_dir()  # created once per process
     finally:
         tempfile.tempdir = chosen
 
 
 def announce(environ: MutableMapping[str, str]) -> None:
-    """Have processes with this environment ask the server of this one, which begins to import now
-    unless there is one already; nothing where forking is not possible."""
-    if not is_possible():
+    """Make processes with this environment use the server of this one; start it if necessary.
+
+    Does nothing where forking is not supported.
+    """
+    if not is_supported():
         return
-    if not _adopt():
-        server()
+    if not _use_announced_server():
+        get_context()
         _server.ensure_running()
     environ[_ANNOUNCED] = os.pathsep.join((sys.prefix, _server._forkserver_address))
 
 
-def _adopt() -> bool:
-    """Ask the server that a process above has announced, where this one has none of its own."""
+def _use_announced_server() -> bool:
+    """Use the server that a parent process has announced, if this process has none."""
     prefix, _, address = os.environ.get(_ANNOUNCED, "").partition(os.pathsep)
     if _server._forkserver_address is None and prefix == sys.prefix and address:
         _server._forkserver_address = address
-        # By this a server knows who needs it: whoever has announced it, not this process.
+        # A server runs while this pipe is open; only the announcing process holds it.
         _server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
         vars(_server)["ensure_running"] = lambda: None
     return bool(address) and bool(_server._forkserver_address == address)
 
 
-def _disown() -> None:
-    """Have a server of this process's own, as the one that was announced is gone."""
-    with _disowning:
+def _drop_announced_server() -> None:
+    """Forget the announced server, as it has ended, so that this process starts its own."""
+    with _drop_lock:
         if os.environ.pop(_ANNOUNCED, None) is None:
-            return  # another thread was first
+            return  # another thread did it
         os.close(_server._forkserver_alive_fd)
         _server._forkserver_address = _server._forkserver_alive_fd = None
         vars(_server).pop("ensure_running", None)
 
 
 def install(workers: int) -> None:
-    """Fork workers of this session from now on: all where there is a server already, or more of
-    them than cores, so that it begins to import now; else those that stand for dead ones, as the
-    first import side by side what a server would keep them waiting for."""
-    has_server = _adopt() or _server._forkserver_address is not None
-    alone = 0 if has_server or workers > (os.cpu_count() or 1) else workers
-    if not alone:
-        server()
-        _server.ensure_running()  # what "enter" has replaced, it leaves alone
-    AttributeReplacer("workers")(gateway_io, "create_io", creating(alone))
+    """Fork workers of this session from now on.
+
+    All workers are forked if a server runs already or there are more workers than cores. Otherwise
+    only replacements are: the first workers import in parallel and need not wait for the server.
+    """
+    has_server = _use_announced_server() or _server._forkserver_address is not None
+    by_command = 0 if has_server or workers > (os.cpu_count() or 1) else workers
+    if not by_command:
+        get_context()
+        _server.ensure_running()  # no effect in forked processes
+    AttributeReplacer("workers")(gateway_io, "create_io", make_create_io(by_command))

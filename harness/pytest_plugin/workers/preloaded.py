@@ -1,6 +1,6 @@
-"""What every process that runs cells imports, for a server that forks them (:mod:`.forking`).
+"""Imports that all processes that run cells need; the fork server (:mod:`.fork_server`) loads them.
 
-Importing computes nothing, and starts no thread.
+Importing this module computes nothing and starts no thread.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import importlib
 import warnings
 
-from harness.pytest_plugin.items import collector_paused
+from harness.pytest_plugin.items import pause_garbage_collector
 
 _LATER = (
     # By the first export and the first lowering.
@@ -24,10 +24,10 @@ _LATER = (
     "harness.pytest_plugin.hooks",
     "harness.pytest_plugin.progress",
 )
-"""What is imported late, or by others, and takes a good part of the seconds of a short session."""
+"""Modules that are imported late or by others, and take a large part of a short session."""
 
-# What is loaded here stays: a collection in a forked process would write to what it shares.
-with collector_paused(), warnings.catch_warnings():
+# Freeze loaded objects: a garbage collection in a forked process would copy shared memory.
+with pause_garbage_collector(), warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from harness.pipeline import speed
     from harness.vendors.quiet import quiet_imports

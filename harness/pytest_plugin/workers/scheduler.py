@@ -1,14 +1,12 @@
-"""How tests are given to xdist's workers: the cells of a case together, the longest first, a dead
-one never again.
+"""Distributes tests among xdist's workers: all cells of a case to one worker, longest case first.
 
-xdist's scope scheduler does most of it. Four things it does would hang or end a run with native
-crashes: it gives the test that killed a worker to the next worker, it hands a replaced worker one
-unit of work, where a worker waits for a second test before it runs the first, and where two workers
-die at a time it gives work to the second one, which raises, or to its successor before that has
-collected.
+Extends xdist's scope scheduler, which would hang or end a run with native crashes: it gives the
+test that killed a worker to the next worker; it gives a replaced worker a single unit of work,
+although a worker waits for a second test before it runs the first; and when two workers die at a
+time it gives work to the second one, or to a replacement that has not collected yet.
 
-A worker is given its next test before the present one ends, so that none can be held back here: a
-cell for which there is no memory waits in its worker (:mod:`harness.workers.worker_status`).
+A worker gets its next test before the current one ends. A cell that needs more memory than is
+available therefore waits in its worker (:mod:`harness.workers.worker_status`).
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from harness.pytest_plugin import durations
-from harness.pytest_plugin.cached.cached_cells import known, tell
-from harness.pytest_plugin.durations import unit_of
+from harness.pytest_plugin.cached.cached_cells import get_reused_cells, report_reused_cells
+from harness.pytest_plugin.durations import get_work_unit
 
-# A worker runs a test once it knows the next one.
-_ENOUGH = 2
+# A worker runs a test only when it has the next one.
+_MIN_PENDING = 2
 
 
-class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
-    """One unit of work a case; any other test is a unit of its own."""
+class CaseScheduler(LoadScopeScheduling):  # type: ignore[misc]  # xdist is untyped here
+    """Scheduler with one unit of work per case, and one per other test."""
 
     _ordered = False
     _unreachable: set[WorkerController]
@@ -40,36 +38,36 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
         self._unreachable = set()
 
     def schedule(self) -> None:
-        """Give the workers what there is to run; then tell what need not run, while they do."""
+        """Distribute work, then report reused cells while workers run."""
         is_first = self.collection is None
         super().schedule()
         if is_first and self.collection:
-            tell(self.config)
+            report_reused_cells(self.config)
 
     def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
+        return get_work_unit(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if not self._ordered:
-            # xdist fills the queue in the middle of a method, which then asks for the first.
-            took = durations.known(self.config)
+            # xdist fills the queue inside a method that then requests the first unit.
+            took = durations.load_durations(self.config)
             longest = sorted(self._left_to_run(), key=lambda unit: -took.get(unit[0], 0.0))
             self.workqueue = OrderedDict(longest)
             self._ordered = True
         if not self.workqueue:
-            return  # fewer units than workers, once those that need not run are out
+            return  # fewer units than workers
         try:
             super()._assign_work_unit(node)
         except OSError:
-            # It is dead, and its end has not been told yet: what it could not be given goes back.
+            # The worker is dead and xdist does not know yet: put the unit back.
             scope, unit = self.assigned_work[node].popitem()
             self.workqueue[scope] = unit
             self.workqueue.move_to_end(scope, last=False)
             self._unreachable.add(node)
 
     def _left_to_run(self) -> Iterator[tuple[str, dict[str, bool]]]:
-        """The units without the tests that need not run."""
-        there = known(self.config)
+        """Yield units without reused cells."""
+        there = get_reused_cells(self.config)
         for scope, tests in self.workqueue.items():
             if left := {nodeid: done for nodeid, done in tests.items() if nodeid not in there}:
                 yield scope, left
@@ -77,8 +75,7 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
     def mark_test_complete(
         self, node: WorkerController, item_index: int, duration: float = 0
     ) -> None:
-        """Mark a test; a unit that is done is forgotten: xdist goes through all that a worker has
-        had at each test, to count what is left."""
+        """Mark a test as done; drop complete units, as xdist iterates over all of them."""
         super().mark_test_complete(node, item_index, duration)
         units = self.assigned_work[node]
         unit = self._split_scope(self.registered_collections[node][item_index])
@@ -86,10 +83,10 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
             del units[unit]
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take a worker out; the test it died in counts as done, the others go back.
+        """Remove a worker. Its running test counts as done; its other tests are queued again.
 
         Returns:
-            The test that was running, or None when nothing was.
+            The test that was running, or None.
         """
         workload = self.assigned_work.pop(node)
         pending = [
@@ -112,16 +109,16 @@ class CaseScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist is unt
 
     def _reschedule(self, node: WorkerController) -> None:
         if node in self._unreachable or node not in self.registered_collections:
-            # Dead; or started for one that died, and has not collected yet: it is asked again then.
+            # The worker is dead, or is a replacement that has not collected yet.
             return
         super()._reschedule(node)
         while (
             self.workqueue
             and not node.shutting_down
             and node not in self._unreachable
-            and self._pending_of(self.assigned_work[node]) < _ENOUGH
+            and self._pending_of(self.assigned_work[node]) < _MIN_PENDING
         ):
             self._assign_work_unit(node)
         if not self.workqueue:
-            # Without more to come a worker must not wait for a next test.
+            # Tell the worker not to wait for another test.
             super()._reschedule(node)

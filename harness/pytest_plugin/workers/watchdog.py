@@ -1,4 +1,4 @@
-"""A worker's side of a run: what its cells need, loaded once; their limits; stacks of crashes."""
+"""Plugin of an xdist worker: loads backends, limits time and memory, writes stacks of crashes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 
 from harness.model import registry
 from harness.pytest_plugin.items import (
-    ROOM,
+    AVAILABLE_MEMORY,
     SELECTED,
     CellItem,
-    collector_paused,
+    pause_garbage_collector,
 )
 from harness.record.host import available_cores
 from harness.record.recorder import LOGS
@@ -32,8 +32,10 @@ from harness.workers.worker_status import StatusFile, WorkerStatus
 
 
 class Watchdog:
-    """In a worker: stacks of native crashes and of timeouts go where the controller looks, and so
-    does what the worker does, by which the controller ends a cell that takes too much memory."""
+    """Writes stacks of crashes and timeouts, and the status of the worker, to the run folder.
+
+    By the status the controller ends cells that exceed their memory limit.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -42,8 +44,10 @@ class Watchdog:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Load what the cells need before the first one is timed, and say of it what the controller
-        writes down: before xdist tells it that this worker has collected."""
+        """Load backends before the first cell, and write their states for the controller.
+
+        This happens before xdist reports the collection of this worker to the controller.
+        """
         cells = [item for item in session.items if isinstance(item, CellItem)]
         if not cells:
             return
@@ -52,26 +56,26 @@ class Watchdog:
         self.stack = self._stack_file()
         self.board = self._board()
         faulthandler.enable(file=self.stack)
-        # One thread a worker: idle OpenMP threads spin, and cost the neighbour its core.
+        # One thread per worker: idle OpenMP threads spin and slow down other workers.
         workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         torch.set_num_threads(max(1, available_cores() // workers))
-        ready = load_and_settle(cells)
+        ready = load_backends(cells)
         if self.board is not None:
             write_states(self.board.folder, os.environ["PYTEST_XDIST_WORKER"], ready)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """End soon: where all tests were cells, whose warnings are vendors', let pytest not look
-        five times through all objects for what warns when it is collected."""
+        """Shut down quickly: if all tests were cells, freeze objects, as pytest runs five garbage
+        collections to find warnings of destructors."""
         only_cells = session.items and all(isinstance(item, CellItem) for item in session.items)
         if only_cells and not session.config.getoption("no_speed"):
             gc.freeze()
         if self.stack is not None:
-            atexit.register(leave)
+            atexit.register(exit_worker)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, bool, bool]:
-        """Wait until there is memory for the cell; end the process when it takes too long, even
-        inside native code."""
+        """Wait for enough memory for the cell; end the process if it takes too long, even inside
+        native code."""
         if self.stack is None or not isinstance(item, CellItem):
             return (yield)
         if self.stack.seekable():
@@ -88,7 +92,7 @@ class Watchdog:
     def _admitted(self, item: CellItem) -> AbstractContextManager[None]:
         if (board := self.board) is None:
             return nullcontext()
-        room = self.config.stash[ROOM]
+        room = self.config.stash[AVAILABLE_MEMORY]
         doing = WorkerStatus(
             pid=os.getpid(), cell=item.name, budget=min(item.memory, room), asked=item.memory
         )
@@ -99,7 +103,7 @@ class Watchdog:
         try:
             return StatusFile(self._folder(), os.environ["PYTEST_XDIST_WORKER"])
         except OSError:
-            return None  # as below
+            return None  # see _stack_file
 
     def _folder(self) -> Path:
         folder = Path(self.config.getoption("run_dir")) / LOGS
@@ -111,17 +115,16 @@ class Watchdog:
             name = os.environ["PYTEST_XDIST_WORKER"]
             return stack_file(self._folder(), name).open("w+", encoding="utf-8")
         except OSError:
-            # A full disk costs the stacks, not the time limit; the controller says that it is full.
+            # Keep the time limit on a full disk; the controller reports the disk.
             return sys.__stderr__ or sys.stderr
 
 
-def leave() -> None:
-    """Do what is to be done at exit, and end this process at once: the session waits for it, and to
-    take apart what torch and executorch have loaded takes seconds.
+def exit_worker() -> None:
+    """Run exit handlers, then end this process at once, as unloading torch takes seconds.
 
-    To be registered last, as what was registered later is done already, and would be done again.
+    Register it last: handlers registered later have run already and would run again.
     """
-    atexit.unregister(leave)
+    atexit.unregister(exit_worker)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -129,18 +132,17 @@ def leave() -> None:
     os._exit(0)
 
 
-def load_and_settle(cells: Sequence[CellItem]) -> VendorStates:
-    """Load the backends of these cells, and with ``--speed`` tell the garbage collector that they
-    stay.
+def load_backends(cells: Sequence[CellItem]) -> VendorStates:
+    """Load the backends of these cells, and with ``--speed`` freeze their objects.
 
     Returns:
-        What they say of themselves, and what keeps torch quick and cannot.
+        States of the backends, and speed parts that are not installed.
     """
     from harness import vendors
     from harness.pipeline import speed
 
     quick = not cells or not cells[0].config.option.no_speed
-    with ignore_vendor_warnings(), collector_paused() if quick else nullcontext():
+    with ignore_vendor_warnings(), pause_garbage_collector() if quick else nullcontext():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.find_backend_states((item.target.backend for item in cells), selected)
         slow = speed.find_disabled_parts() if quick else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.pytest_plugin.items import collector_paused
+from harness.pytest_plugin.items import pause_garbage_collector
 from harness.session.discovery import is_suite
 
 
@@ -50,7 +50,7 @@ def test_the_garbage_collector_rests_while_items_are_collected(enabled: bool) ->
     was = gc.isenabled()
     (gc.enable if enabled else gc.disable)()
     try:
-        with contextlib.suppress(ValueError), collector_paused():
+        with contextlib.suppress(ValueError), pause_garbage_collector():
             assert not gc.isenabled()
             raise ValueError
         assert gc.isenabled() is enabled

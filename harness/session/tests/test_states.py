@@ -52,7 +52,7 @@ def test_a_worker_leaves_without_taking_apart_what_it_loaded() -> None:
     code = """
 import atexit
 atexit.register(print, "registered before")
-from harness.pytest_plugin.workers.watchdog import leave
+from harness.pytest_plugin.workers.watchdog import exit_worker
 class Loaded:
     def __del__(self): print("taken apart")
 loaded = Loaded()

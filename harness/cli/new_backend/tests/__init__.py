@@ -1,1 +1,1 @@
-"""Tests of what a backend out of tree may do."""
+"""Tests of backends in other packages."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
-from harness.pytest_plugin.cached.changed_since import OnlyChanged, changed_since
+from harness.pytest_plugin.cached.changed_since import ChangedSelection, list_changed_files
 from harness.pytest_plugin.tests.sessions import WORKERS, run
 from harness.session.result_cache.dependencies import Sources
 
@@ -114,7 +114,7 @@ def test_with_nothing_affected_nothing_runs_and_no_folder_is_made(
     (checkout / "notes.md").write_text("b")
     result = run(checkout, "-n", workers, "--changed-since", "HEAD")
     assert result.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
-    assert "nothing that differs from HEAD can affect a cell that is selected" in result.stdout
+    assert "no selected cell is affected by changes since HEAD" in result.stdout
     assert not (checkout / "run").exists()
 
 
@@ -129,7 +129,7 @@ def test_a_revision_that_is_none_is_an_error(checkout: Path, revision: str) -> N
 def test_a_folder_without_git_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.parent))
     with pytest.raises(UsageError, match="in no checkout"):
-        changed_since(project, "HEAD")
+        list_changed_files(project, "HEAD")
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_a_folder_without_git_is_an_error(project: Path, monkeypatch: pytest.Mon
 def test_parts_of_this_project_affect_what_hangs_on_them(
     file: str, portable: bool, tosa: bool
 ) -> None:
-    only = OnlyChanged(Sources([ROOT / "suites"], ROOT), [ROOT / file])
+    only = ChangedSelection(Sources([ROOT / "suites"], ROOT), [ROOT / file])
     module = ROOT / "suites/ops/activation.py"
-    assert only.touches(module, "portable") is portable
-    assert only.touches(module, "tosa") is tosa
-    assert only.touches(module, None) is (portable or tosa)
+    assert only.is_affected(module, "portable") is portable
+    assert only.is_affected(module, "tosa") is tosa
+    assert only.is_affected(module, None) is (portable or tosa)

@@ -58,7 +58,7 @@ def taken(folder: Path) -> set[str]:
 
 def said(output: str) -> tuple[int, int]:
     """How many cells were taken, and how many ran, by the summary."""
-    found = re.search(r"conform: .*?([\d,]+) cells were taken from results, ([\d,]+) ran", output)
+    found = re.search(r"conform: .*?([\d,]+) cells were reused from results, ([\d,]+) ran", output)
     assert found is not None, output
     return int(found[1]), int(found[2])
 

@@ -118,7 +118,7 @@ def test_it_goes_on_taking_results_where_it_did(project: Path) -> None:
     assert run(project, "-n", "1").returncode == 0
     stop(project, records=2)
     result = run(project, "-n", "1", *reusing, "--resume", "run", folder=None)
-    assert "2 cells had a record already, 3 cells were taken" in result.stdout, result.stdout
+    assert "2 cells had a record already, 3 cells were reused" in result.stdout, result.stdout
     assert sum(cell.cached is not None for cell in load(project / "run").cells) == 3
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_would_be_of_two_things_is_refused_by_what_differs(stopped: P
 def test_other_cells_than_it_had_are_refused(stopped: Path) -> None:
     result = run(stopped, "-n", "0", "--resume", "run", "-k", "add", folder=None)
     assert result.returncode == 4, result.stdout
-    assert "it had 5 cells, and what is selected now has 3" in result.stdout + result.stderr
+    assert "it had 5 cells, and the current selection has 3" in result.stdout + result.stderr
     assert not load(stopped / "run", torn=False).damage
 
 
