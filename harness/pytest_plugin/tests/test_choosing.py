@@ -100,7 +100,7 @@ def test_an_absent_cell_is_told_by_what_would_select_it(
     [
         ("ops", "; did you mean suites/ops?"),
         ("unary", "; did you mean suites/ops/unary.py?"),
-        ("linear/bias", "; cases select cases by name with -k"),
+        ("linear/bias", "; select cases by name with -k"),
     ],
 )
 def test_a_suite_named_without_its_folder(tmp_path: Path, asked: str, words: str) -> None:
