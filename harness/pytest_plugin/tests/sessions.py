@@ -25,10 +25,10 @@ from harness.record.run import Run
 _SECONDS = 280.0
 ROOT = Path(__file__).parents[3]
 
-# What other packages have installed, and no session of ours asks for.
+# Pytest plugins that other packages install and these sessions do not need.
 _OTHERS = ("anyio", "hydra_pytest", "hypothesispytest", "kgb", "platformdirs")
 
-# A session is seconds: with one worker every change, without at night.
+# A session takes seconds: run it with one worker by default, without workers in nightly runs.
 WORKERS = [pytest.param("0", marks=pytest.mark.nightly), "1"]
 
 SUITE = """
@@ -88,10 +88,8 @@ def command(
 
 
 def environment(*, shared: bool = False) -> dict[str, str]:
-    """For a session; ``shared`` where its workers may be forked from what this process of the tests
-    has imported for its own."""
-    # Under tox pytest keeps its cache in the environment's folder: what cells of one project took
-    # would then order those of another.
+    """Environment of a session; ``shared`` if it may fork workers from the tests' fork server."""
+    # tox sets a common folder for pytest's cache: projects would share durations of their cells.
     kept = {
         key: value
         for key, value in os.environ.items()
@@ -175,7 +173,7 @@ def begun(project: Path, *arguments: str, after: int = 0) -> Iterator[None]:
 
 
 OF_A_RUN = frozenset({"stages", "memory", "seconds", "overhead", "worker"})
-"""What differs between two records of one cell that ran twice."""
+"""Fields that differ between two records of a cell that ran twice."""
 
 
 def records(run_: Run, *, but: Collection[str] = OF_A_RUN) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Runs that do not end well: killed workers, full disks, links where reports go."""
+"""Runs that end abnormally: killed workers, full disks, links at the paths of reports."""
 
 from __future__ import annotations
 

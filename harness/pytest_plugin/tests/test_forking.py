@@ -1,4 +1,4 @@
-"""Workers are forked from a process that has imported torch, and are workers like any other."""
+"""Forked workers behave like workers that were started by a command."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
 
 
 def _left(place: Path) -> str:
-    """What a forked process runs: it leaves who has forked it, and whether torch was there."""
+    """Code for a forked process that writes its parent's pid and whether torch is imported."""
     return (
         "import os, pathlib, sys\n"
         f"pathlib.Path({str(place)!r}).write_text(f\"{{os.getppid()}} {{'torch' in sys.modules}}\")"
@@ -194,5 +194,5 @@ def test_what_is_imported_early_starts_no_thread(group: Any) -> None:
         "         for task in os.listdir(f'/proc/{os.getppid()}/task')]\n"
         "channel.send(named)"
     )
-    # Those of OpenBLAS are stopped and started again around a fork, by itself.
+    # OpenBLAS stops its threads before a fork and restarts them.
     assert len(channel.receive(30)) <= 1 + (os.cpu_count() or 1)

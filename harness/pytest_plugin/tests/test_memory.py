@@ -1,4 +1,4 @@
-"""Cells that take too much memory: ended, recorded, and never started beside each other."""
+"""Cells that use too much memory are ended and recorded, and large cells do not run together."""
 
 from __future__ import annotations
 

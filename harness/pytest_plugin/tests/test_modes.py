@@ -1,4 +1,4 @@
-"""Runs that lower only, limitations with nothing left to explain, passes that tell nothing."""
+"""Runs with --lower-only, stale known issues, and vacuous passes."""
 
 from __future__ import annotations
 

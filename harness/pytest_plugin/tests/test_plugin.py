@@ -1,4 +1,4 @@
-"""The plugin as its user meets it: real pytest processes, real worker deaths."""
+"""The plugin in real pytest processes, with real deaths of workers."""
 
 from __future__ import annotations
 

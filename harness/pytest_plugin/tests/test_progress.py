@@ -1,4 +1,4 @@
-"""Where a run is, in one line, in a view, and in a session."""
+"""Progress as a line, as a live view, and in a session."""
 
 from __future__ import annotations
 

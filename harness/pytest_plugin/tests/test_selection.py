@@ -1,4 +1,4 @@
-"""What a run selects: a name that stands for nothing is an error, never the default."""
+"""Selection of targets and cells: an unknown name is an error, never the default."""
 
 from __future__ import annotations
 

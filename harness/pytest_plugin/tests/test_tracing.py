@@ -1,4 +1,4 @@
-"""Sessions trace models that are wrong; what tracing does to a worker costs the verdict nothing."""
+"""Sessions trace models with wrong outputs; a crash while tracing does not change the status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--changed-since``: what a change can affect runs, and nothing else."""
+"""``--changed-since`` runs only cells that a change can affect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def checkout(project: Path) -> Path:
-    """A project under git: other.py hangs on build.py and small.py, small.py on itself alone."""
+    """A project under git: other.py depends on build.py and small.py, small.py only on itself."""
     (project / "suites" / "other.py").write_text(OTHER)
     (project / "suites" / "build.py").write_text(BUILD)
     (project / "suites" / "gone.py").write_text("CASES = []\n")
@@ -41,7 +41,7 @@ def checkout(project: Path) -> Path:
 
 
 def cells(checkout: Path, *arguments: str, workers: str | None = None) -> set[str]:
-    """What is selected: listed, or run by so many workers."""
+    """Selected cells: listed, or run by this number of workers."""
     way = ("0", "--collect-only", "-q") if workers is None else (workers, "-v")
     result = run(checkout, "-n", *way, "--changed-since", "HEAD", *arguments)
     return set(re.findall(r"::(\w+/\w+)@null", result.stdout))

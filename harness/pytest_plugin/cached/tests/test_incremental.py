@@ -1,4 +1,4 @@
-"""Cells whose results are stored do not run, and everything else is as if they had."""
+"""Cells with cached results do not run; the rest of the session is the same."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _OF_TAKING = {"cached", "worker", "saved_to"}
 
 
 def test_processes_and_workers_take_from_each_other_and_record_the_same(project: Path) -> None:
-    # As a command: torch sets variables where it is imported, and those of vendors are in keys.
+    # As a command: torch sets environment variables that are part of cache keys when imported.
     assert run(project, "-n", "0", *REUSING, folder="alone", anew=True).returncode == 0
     # With a suite beside it, so that the listing of the first does not do.
     other = "from suites.small import case\nCASES = [case('mul/e')]\n"
@@ -222,7 +222,7 @@ def test_sources_that_change_while_cells_run_leave_no_result(project: Path) -> N
 
 
 def test_a_stale_limitation_is_stale_although_its_cells_did_not_run(project: Path) -> None:
-    """What cells say of their entry is kept with them, as long as it counts the same cells."""
+    """Claims about a known issue are cached with results, as long as they count the same cells."""
     suite = (
         "import torch\nfrom harness.model.case import Case\n"
         "class Add(torch.nn.Module):\n    def forward(self, x):\n        return x + x\n"
@@ -241,7 +241,7 @@ def test_a_stale_limitation_is_stale_although_its_cells_did_not_run(project: Pat
     assert said(second.stdout) == (2, 0), second.stdout
     assert "is stale: all 2 of its cells" in second.stdout
     assert second.returncode == 1
-    # A third cell beside them is counted by the entry: what the two said was of two.
+    # The known issue now counts a third cell: the claims of the two cells are outdated.
     (project / "suites" / "more.py").write_text(f"NAMES = 'c'\n{suite}")
     third = run(project, *asked, folder="third", targets="tosa:int")
     assert "is stale: all 3 of its cells" in third.stdout, third.stdout

@@ -1,4 +1,4 @@
-"""A run that was stopped is completed in its folder, as if it had not been."""
+"""A stopped run is completed in its folder, with the same result as without the stop."""
 
 from __future__ import annotations
 
