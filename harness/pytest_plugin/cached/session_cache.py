@@ -145,7 +145,7 @@ class SessionCache:
         return found
 
     def ended(self, nodeid: str, cell: Cell, claim: str) -> None:
-        """ResultStore the result of a cell, if it may be cached.
+        """Store the result of a cell, if it may be cached.
 
         Args:
             nodeid: node id of its test.

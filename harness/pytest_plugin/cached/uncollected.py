@@ -164,7 +164,7 @@ def plan_cached_session(
 def store_collection(
     config: pytest.Config, session_cache: SessionCache, collection: Collection
 ) -> None:
-    """ResultStore the collection of this session for later ones."""
+    """Store the collection of this session for later ones."""
     key = config.stash.get(_COLLECTION_KEY, "")
     if key and session_cache.store is not None and not session_cache.sources.changed():
         session_cache.store.note(key, msgspec.json.encode(collection))
