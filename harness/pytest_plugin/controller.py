@@ -351,7 +351,7 @@ class Controller:
             self.recorder = Recorder(
                 Path(option("run_dir")),
                 self._session_cache.info(info),
-                again=self._session_cache.run,
+                resumed=self._session_cache.run,
             )
             if ready is None:
                 states = registry.find_backend_states(
