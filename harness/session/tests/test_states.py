@@ -57,7 +57,7 @@ class Loaded:
     def __del__(self): print("taken apart")
 loaded = Loaded()
 atexit.register(print, "registered last but one")
-atexit.register(leave)
+atexit.register(exit_worker)
 print("over")
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
