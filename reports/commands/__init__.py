@@ -1,5 +1,5 @@
-"""The commands on records, one module a topic; :mod:`harness.cli` attaches them to ``conform``.
+"""Commands that read run folders, one module per command.
 
-These modules import click only, at their top; everything else when a command runs, so that
-``conform --help`` stays quick.
+:mod:`harness.cli` attaches them to ``conform``. At the top these modules import only click; they
+import everything else when a command runs, so that ``conform --help`` stays fast.
 """

@@ -1,4 +1,4 @@
-"""``conform baseline``: the stored result that a gate holds runs against."""
+"""``conform baseline``: the stored result that a gate compares runs with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reports.commands.common import read_run
 
 @click.group("baseline")
 def command() -> None:
-    """Keep a run as a text file for git, a line a cell."""
+    """Store a run as a text file for git, one line per cell."""
 
 
 @command.command()
@@ -22,18 +22,18 @@ def command() -> None:
     required=True,
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file to write.",
+    help="Baseline file to write; required.",
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
-    "--allow-incomplete", is_flag=True, help="Accept a run that did not end or lacks records."
+    "--allow-incomplete", is_flag=True, help="Accept a run that did not finish or lacks records."
 )
-@click.option("--times", is_flag=True, help="Keep times; every update then changes every line.")
+@click.option("--times", is_flag=True, help="Store times too; each update then changes every line.")
 def update(file: Path, run: Path, allow_incomplete: bool, times: bool) -> None:
-    """Accept RUN as the baseline, and print what that accepts: every change against the old one.
+    """Store RUN as the baseline and print every change from the old baseline.
 
-    An empty run is refused, and an incomplete one unless --allow-incomplete says so; the
-    baseline then remembers it.
+    The command refuses an empty run, and an incomplete run without --allow-incomplete. The
+    baseline records that its run was incomplete.
     """
     from rich.console import Console
 
@@ -43,7 +43,7 @@ def update(file: Path, run: Path, allow_incomplete: bool, times: bool) -> None:
 
     taken = take_snapshot(read_run(run))
     if not taken.cells:
-        raise UsageError(f"{run} has no cell; an empty baseline accepts everything")
+        raise UsageError(f"{run} has no cells; an empty baseline accepts everything")
     if taken.incomplete and not allow_incomplete:
         raise UsageError(
             f"{run} is incomplete: {taken.incomplete[0]}; run it again, or accept it as it is "
@@ -54,7 +54,7 @@ def update(file: Path, run: Path, allow_incomplete: bool, times: bool) -> None:
         try:
             old = baseline.load(file)
         except RunUnreadable as error:
-            # Damaged in a merge, say: it is replaced, and what that accepts cannot be told.
-            click.echo(f"conform: nothing to compare with: {error}", err=True)
+            # The old file is damaged, for instance by a git merge: replace it without a comparison.
+            click.echo(f"conform: cannot compare with the old baseline: {error}", err=True)
     render(old, baseline.store(file, taken, times=times), Console())
     click.echo(file)

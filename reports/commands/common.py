@@ -1,4 +1,4 @@
-"""What several commands need: reading runs and writing files, with one clear line on failure."""
+"""Helpers of several commands: read runs and write files, with a one-line error on failure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RUNS = Path("runs")
 
 
 def style_option(part: str) -> Callable[[Any], Any]:
-    """``--format`` of a command that prints; its json has every ``part`` in full."""
+    """Make the ``--format`` option; in JSON, every ``part`` is complete."""
     return click.option(
         "--format",
         "style",
         type=click.Choice(["terminal", "markdown", "json"]),
         default="terminal",
         show_default=True,
-        help=f"How to print it; json has every {part} in full.",
+        help=f"Output format; json has every {part} in full.",
     )
 
 
@@ -34,7 +34,7 @@ def read_run(folder: Path) -> Run:
     """Load a run folder.
 
     Raises:
-        RunUnreadable: it is not one.
+        RunUnreadable: the path is not a readable run folder.
     """
     from harness.record.folder import load
 
@@ -44,10 +44,10 @@ def read_run(folder: Path) -> Run:
 
 
 def read_side(path: Path) -> RunSnapshot:
-    """Load a run folder or a stored baseline, whichever the path is.
+    """Load a run folder or a stored baseline.
 
     Raises:
-        RunUnreadable: it is neither.
+        RunUnreadable: the path is neither of them.
     """
     from reports.comparison import baseline
     from reports.comparison.snapshot import take_snapshot
@@ -56,10 +56,10 @@ def read_side(path: Path) -> RunSnapshot:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a file, whole or not at all.
+    """Write a file atomically.
 
     Raises:
-        RunUnwritable: the folder or the disk refuses.
+        RunUnwritable: the file cannot be written.
     """
     from reports import output
 

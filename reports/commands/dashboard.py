@@ -24,14 +24,14 @@ import click
     default=3,
     show_default=True,
     metavar="N",
-    help="Keep the record of every cell of the newest N runs; of older ones those of red cells.",
+    help="Include all records of the newest N runs; older runs keep only red cells.",
 )
 def command(out: Path, runs: tuple[Path, ...], last: int, full: int) -> None:
-    """Write a site of many runs into the folder OUT; it opens from disk and needs no server.
+    """Write a static site of many runs into the folder OUT. It opens from disk without a server.
 
-    RUNS are folders of runs, or run folders; default: runs/. OUT is made, or holds a site that
-    was written before and is replaced; any other folder with files is refused. The last line
-    printed is the path of the page.
+    RUNS are folders of runs, or run folders; default: runs/. The command creates OUT or replaces
+    an older site in it, and refuses any other folder with files. The last line of output is the
+    path of the page.
     """
     from reports import site, text
 

@@ -1,4 +1,4 @@
-"""``conform diff``: what changed between two runs."""
+"""``conform diff``: changes between two runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reports.commands.common import RUNS, read_side, style_option
     "--cells",
     nargs=2,
     metavar="THESE THOSE",
-    help="Hold cells against each other, case by case: '*@xnnpack:fp32' '*@portable:fp32'.",
+    help="Compare cells of two globs, case by case: '*@xnnpack:fp32' '*@portable:fp32'.",
 )
 @style_option("change")
 @click.option(
@@ -24,15 +24,17 @@ from reports.commands.common import RUNS, read_side, style_option
     "kinds",
     multiple=True,
     metavar="KIND",
-    help="Only changes of this kind, such as newly-failing; may be repeated.",
+    help="Show only changes of this kind, such as newly-failing; may be repeated.",
 )
-@click.option("--target", metavar="GLOB", help="Only cells of these targets.")
-@click.option("--sqnr-drop", type=float, metavar="DB", help="SQNR drop that counts.")
-@click.option("--bytes-up", type=float, metavar="PERCENT", help="Program growth that counts.")
-@click.option("--time-factor", type=float, metavar="FACTOR", help="Slowdown that counts.")
+@click.option("--target", metavar="GLOB", help="Show only cells of these targets.")
+@click.option("--sqnr-drop", type=float, metavar="DB", help="Smallest SQNR drop to report.")
+@click.option(
+    "--bytes-up", type=float, metavar="PERCENT", help="Smallest growth of a program to report."
+)
+@click.option("--time-factor", type=float, metavar="FACTOR", help="Smallest slowdown to report.")
 @click.option("--times-across-hosts", is_flag=True, help="Compare times of different hosts.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True,
-              help="Changes to print of each kind.")  # fmt: skip
+              help="Print at most this many changes of each kind.")  # fmt: skip
 def command(
     before: Path | None,
     after: Path | None,
@@ -46,17 +48,18 @@ def command(
     times_across_hosts: bool,
     limit: int,
 ) -> None:
-    """Compare two runs, worst changes first: what fails now, was fixed, came, went, got worse.
+    """Compare two runs and list the changed cells, worst changes first.
 
-    BEFORE and AFTER are run folders or stored baselines. Differences of seed, commit, packages
-    and host are printed first; times of different hosts are not compared.
+    BEFORE and AFTER are run folders or stored baselines. The command first
+    prints differences of seed, commit, packages and host. It does not compare times of different
+    hosts.
 
-    With --cells two targets are compared instead, of one run (without one, of the newest) or the
-    first of BEFORE with the second of AFTER: what both get wrong points at the case or the oracle,
-    what one alone gets wrong at that one.
+    With --cells, compare two targets instead: of one run (default: the newest), or the first glob
+    in BEFORE with the second in AFTER. A mismatch on both targets points at the case or the
+    oracle, a mismatch on one target at its backend.
 
-    Exit code 0 whenever the two could be compared, whatever changed, and 2 when not; what goes
-    red on changes is conform gate.
+    Exit code 0 if the runs are comparable, whatever changed, and 2 if not. Use conform gate to fail
+    on changes.
     """
     from reports.comparison.diff import Thresholds, diff
     from reports.comparison.diff.select import parse_kinds, select_changes
@@ -65,7 +68,9 @@ def command(
         _across(before, after, cells, style, 6.0 if sqnr_drop is None else sqnr_drop, limit)
         return
     if before is None or after is None:
-        raise click.UsageError("name two runs, or cells of one: conform diff --cells THESE THOSE")
+        raise click.UsageError(
+            "name two runs, or two globs of cells: conform diff --cells THESE THOSE"
+        )
     wanted = parse_kinds(kinds)
     usual = Thresholds()
     limits = Thresholds(
@@ -102,7 +107,7 @@ def _across(
     from reports.comparison.targets import pair_up
 
     if style == "markdown":
-        raise click.UsageError("--cells prints for a terminal, or as json")
+        raise click.UsageError("--cells does not support --format markdown; use terminal or json")
     first = read_side(before or find_latest(RUNS))
     second = first if after is None else read_side(after)
     found = pair_up(first, cells[0], second, cells[1])

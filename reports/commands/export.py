@@ -14,26 +14,32 @@ import click
     "style",
     type=click.Choice(["parquet", "csv", "json", "junit"]),
     required=True,
-    help="What to write.",
+    help="Format of the file; required.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file.")
-@click.option("--table", metavar="NAME", help="Which table; default: cells, a row a record.")
-@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File to write; required.",
+)
+@click.option("--table", metavar="NAME", help="Table to write; default: cells, one row per record.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     runs: tuple[Path, ...], style: str, output: Path, table: str | None, force: bool
 ) -> None:
-    """Write a run for other tools.
+    """Export a run to Parquet, CSV, JSON or JUnit XML.
 
-    RUNS is a run folder; without one the newest below runs/. The table environment takes several
+    RUNS is a run folder; default: the newest in runs/. The table environment accepts several runs
     and has a column for each.
 
     Tables: cells, coverage, delegation, environment, failures, histogram-bound, histogram-sqnr,
     largest, left-over, limitations, matrix, not-run, numerics, slowest, totals.
 
-    In CSV, a text that a spreadsheet would take for a formula (it begins with = + - @, a tab or
-    a line break) has an apostrophe in front; so has one that begins with an apostrophe. In JUnit
-    XML, unavailable and not-run cells are errors; xfailed, unsupported and lowered-only ones, and
-    passes that any constant would have got, are skipped, with the reason.
+    In CSV, an apostrophe precedes every text that a spreadsheet would read as a formula (it begins
+    with = + - @, a tab or a line break) and every text that begins with an apostrophe. In JUnit
+    XML, unavailable and not-run cells are errors; xfailed, unsupported, lowered-only and vacuously
+    passed cells are skipped, with the reason.
     """
     from harness.record.folder import find_latest
     from reports import export

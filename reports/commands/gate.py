@@ -1,4 +1,4 @@
-"""``conform gate``: a run held against a baseline."""
+"""``conform gate``: judge a run by its changes from a baseline."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command("gate")
 @click.option("--baseline", required=True, type=click.Path(path_type=Path), metavar="B",
-              help="Run folder or stored baseline to hold the run against.")  # fmt: skip
+              help="Run folder or stored baseline to compare the run with; required.")  # fmt: skip
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--policy",
     type=_FILE,
-    help="What is red; default: .ci/gate.toml where it is, else "
-    "what docs/gate.md gives as defaults.",
+    help="Policy file; default: .ci/gate.toml if it exists, else the defaults in docs/gate.md.",
 )
 @click.option(
     "--subset",
     type=click.IntRange(1),
     metavar="N",
-    help="The run selects fewer cells than the baseline on purpose; at least N must conclude.",
+    help="Accept a run of fewer cells than the baseline; at least N must be conclusive.",
 )
-@click.option("--markdown", type=_FILE, help="Write it for a comment on a pull request.")
-@click.option("--sarif", type=_FILE, help="Write SARIF 2.1.0.")
+@click.option("--markdown", type=_FILE, help="Write Markdown for a comment on a pull request.")
+@click.option("--sarif", type=_FILE, help="Write SARIF 2.1.0 for code scanning.")
 @click.option("--junit", type=_FILE, help="Write JUnit XML.")
 @click.option(
     "--annotations/--no-annotations",
     default=None,
-    help="Print GitHub's workflow commands; default: when GITHUB_ACTIONS is true.",
+    help="Print GitHub workflow commands; default: only if GITHUB_ACTIONS is true.",
 )
 def command(
     baseline: Path,
@@ -50,18 +49,18 @@ def command(
     junit: Path | None,
     annotations: bool | None,
 ) -> None:
-    """Hold RUN against a baseline under a policy.
+    """Judge RUN by its changes from a baseline; a policy decides which changes are red.
 
     Exit code 0 green, 1 red, 2 could not judge: the run is empty or incomplete, cells or
-    backends of the baseline are missing, seeds differ, or a file cannot be read. A certain red
-    is 1 although the run is incomplete.
+    backends of the baseline are missing, seeds differ, or a file cannot be read. A red change
+    gives exit code 1 even if the run is incomplete.
     """
     try:
         code = _gate(baseline, run, policy, subset, (markdown, sarif, junit), annotations)
     except (ConformError, OSError):
         raise
     except Exception:
-        # Python would end with 1, which here means that the run is certainly worse.
+        # Python would exit with 1, which means red here.
         traceback.print_exc()
         code = 2
     sys.exit(code)

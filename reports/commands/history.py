@@ -1,4 +1,4 @@
-"""``conform history``: what a folder of runs says of time."""
+"""``conform history``: trends, step changes and flaky cells in a folder of runs."""
 
 from __future__ import annotations
 
@@ -12,24 +12,34 @@ from reports.commands.common import style_option
 
 @click.command("history")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
-@click.option("--cell", metavar="ID", help="One cell through all runs.")
-@click.option("--target", metavar="GLOB", default="*", help="Only cells of these targets.")
-@click.option("--op", metavar="GLOB", default="*", help="Only cells of these operators.")
-@click.option("--flaky", is_flag=True, help="Same code and seed, another outcome.")
-@click.option("--steps", is_flag=True, help="Where a metric took a new level.")
-@click.option("--first-bad", is_flag=True, help="Since when what is red is red.")
+@click.option("--cell", metavar="ID", help="Show one cell in all runs.")
+@click.option(
+    "--target", metavar="GLOB", default="*", help="Show only cells of these targets; default: all."
+)
+@click.option(
+    "--op", metavar="GLOB", default="*", help="Show only cells of these operators; default: all."
+)
+@click.option(
+    "--flaky", is_flag=True, help="Show cells with different outcomes for the same code and seed."
+)
+@click.option("--steps", is_flag=True, help="Show lasting changes of metrics.")
+@click.option("--first-bad", is_flag=True, help="Show the first bad run of each red cell.")
 @click.option(
     "--by",
     type=click.Choice(["cell", "op", "target"]),
     default="cell",
     show_default=True,
-    help="Steps of single cells, or of the middle of all cells of an op or a target.",
+    help="Find steps of each cell, or of the median over the cells of an op or a target.",
 )
 @style_option("row")
 @click.option(
-    "--limit", type=click.IntRange(1), default=12, show_default=True, help="Rows a table."
+    "--limit",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="Print at most this many rows per table.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write compact copies of runs.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write compact copies of runs.")
 def command(
     folder: Path | None,
     cell: str | None,
@@ -43,13 +53,13 @@ def command(
     limit: int,
     no_cache: bool,
 ) -> None:
-    """Show how the runs of a FOLDER (default: runs/) went, night by night.
+    """Show the history of the runs in FOLDER (default: runs/), day by day.
 
-    Without a choice: the last nights by target, step changes with the commits between which they
-    began, cells that are red now with their first bad run, and flaky cells. The first time, each
-    run is read in full and a compact copy kept in FOLDER/.history.
+    Without --flaky, --steps or --first-bad, show all of these: the latest days by target, step
+    changes with their range of commits, red cells with their first bad run, and flaky cells. The
+    first call reads each run in full and stores a compact copy in FOLDER/.history.
 
-    Exit code 0 whatever is found, and 2 when no run can be read.
+    Exit code 0 whatever is found, and 2 if no run can be read.
     """
     from reports import history
     from reports.history import view as views
@@ -77,6 +87,6 @@ def command(
 
 
 def _progress(done: int, number: int) -> None:
-    # A first read of a year of nights takes minutes; later ones say nothing.
+    # The first read of a year of nightly runs takes minutes; later reads are fast.
     if sys.stderr.isatty() and done % 10 == 0 and number >= 20:
         click.echo(f"\r{done} of {number} runs", nl=done == number, err=True)

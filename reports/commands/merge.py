@@ -1,4 +1,4 @@
-"""``conform merge``: runs of several hosts or shards as one."""
+"""``conform merge``: merge runs of several hosts or shards into one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _SHOWN = 20
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 def command(out: Path, runs: tuple[Path, ...]) -> None:
-    """Make one run folder OUT of several RUNS.
+    """Merge several RUNS into one run folder OUT.
 
-    Overlaps and conflicts are printed and kept: the worst record of a cell counts, and a host
-    that could not execute a cell yields to one that did. Each cell keeps the environment of its
-    part. The merged run is complete only if all parts are.
+    The command prints overlaps and conflicts and keeps all records. The worst record of a cell
+    counts, but a record of a host that could not execute the cell does not count beside one of a
+    host that did. Each cell keeps the environment of its part. The merged run is complete only if
+    all parts are.
 
-    Exit code 0 when it was written, also with conflicts: those are problems of the merged run,
-    which conform gate does not let pass.
+    Exit code 0 if OUT was written, even with conflicts: they become problems of the merged run,
+    and conform gate then cannot judge it.
     """
     from reports import text
     from reports.comparison.merge import merge

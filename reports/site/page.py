@@ -1,4 +1,4 @@
-"""``index.html``: the newest run's verdict and totals as text, and the frame of all views."""
+"""Render ``index.html``: verdict and totals of the newest run, and the frame of all views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MISSING_SHOWN = 50
 
 
 def news(before: Run, run: Run, key: str) -> dict[str, Any]:
-    """What changed since an earlier run: how many changes of each kind, worst kind first."""
+    """Count the changes since an earlier run, by kind, worst kind first."""
     made = diff(before, run)
     counts = made.counts
     return {
@@ -36,14 +36,14 @@ def render(
     data: str,
     remarks: list[str],
 ) -> str:
-    """The page.
+    """Render the page.
 
     Args:
         run: the newest run, or its summary.
         runs: the list of all runs, newest first, with their totals.
-        news: what :func:`news` says of it, if there is an earlier run.
-        data: the subfolder with the rest of the site.
-        remarks: what the site leaves out.
+        news: the result of :func:`news`; None without an earlier run.
+        data: name of the subfolder with the data files.
+        remarks: reasons why the site omits runs, one line each.
     """
     found = RunSummary.from_run(run)
     causes = found.failure_groups
@@ -77,11 +77,11 @@ def render(
 
 
 def _divided(found: Mismatches) -> list[tuple[str, str, list[Split]]]:
-    """Whom it concerns, where to look first, and the cases, most of them first."""
+    """Rows of the table: backends, likely cause, cases; longest first."""
     alone = sorted(found.alone.items(), key=lambda item: -len(item[1]))
-    rows = [(f"{name} alone", f"the backend {text.line(name, 60)}", each) for name, each in alone]
+    rows = [(f"only {name}", f"the backend {text.line(name, 60)}", each) for name, each in alone]
     if found.shared:
-        rows.insert(0, ("every backend", "the case and its oracle", found.shared))
+        rows.insert(0, ("all backends", "the case or its oracle", found.shared))
     return rows
 
 

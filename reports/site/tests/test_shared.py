@@ -57,8 +57,8 @@ def test_the_overview_says_both(tmp_path: Path) -> None:
     write(runs / "a", CELLS)
     write(runs / "b", CELLS)
     page = site.write(tmp_path / "site", [runs]).index.read_text()
-    assert "every backend" in page
-    assert "the case and its oracle" in page
-    assert "mlx alone" in page
-    assert "several, not all" in page
+    assert "all backends" in page
+    assert "the case or its oracle" in page
+    assert "only mlx" in page
+    assert "several backends, not all" in page
     assert 'id="scores"' in page

@@ -1,4 +1,4 @@
-// One cell: what came of it in one run, and what it did in all runs.
+// One cell: its result in one run, and its history over all runs.
 function shell(text) {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`;
 }
@@ -33,14 +33,14 @@ function pastSection(main, cells, cell, past, chosen) {
   const charts = [];
   const add = (values, options) => { if (values.some((value) => value !== null)) charts.push(lineChart({ labels, axis, values, ...options })); };
   if (there.length > 1) {
-    add(pick(past.used), { title: "Bound used", desc: "largest error / bound, in × bound; over 1 is a mismatch", format: boundUse, tick: (value) => `${value < 1 || value >= 1e6 ? general(value, 3) : value.toLocaleString(LOCALE)}×`, log: true, limit: 1 });
+    add(pick(past.used), { title: "Bound used", desc: "largest error / bound; above 1 is a mismatch", format: boundUse, tick: (value) => `${value < 1 || value >= 1e6 ? general(value, 3) : value.toLocaleString(LOCALE)}×`, log: true, limit: 1 });
     add(pick(past.sqnr), { title: "SQNR", desc: "of the worst output, in dB; higher is better", format: decibels, tick: (value) => `${general(value, 3)} dB` });
-    add(pick(past.seconds), { title: "Time", desc: "of the whole cell, wall clock", format: seconds, zero: true });
+    add(pick(past.seconds), { title: "Time", desc: "of all stages, wall clock", format: seconds, zero: true });
   }
   return make("section", { id: "history" },
     make("h2", {}, "History ", make("span", { class: "quiet" }, `${count(there.length, "run")}, oldest first`)),
     strip(main, cells, cell, past, chosen), charts.length ? make("div", { class: "charts" }, charts) : null,
-    there.length > 1 ? null : make("p", { class: "note" }, "One run has this cell; trends need two."));
+    there.length > 1 ? null : make("p", { class: "note" }, "Only one run has this cell. Charts need at least two."));
 }
 
 async function recordOf(main, chosen, run, cell) {
@@ -60,7 +60,7 @@ function summaryOnly(main, run, cell) {
   return [...cellState({ outcome: outcome.value, severity: main.severities[run.severity[slot]], error: run.errors[run.error[slot]] }, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
     gap ? limitationPart({ reason: gap[0], link: gap[1], href: gap[2] }) : null,
     part("Numbers", make("dl", { class: "about" }, pairs.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]))),
-    make("p", { class: "note" }, "This site keeps the full record of the newest runs, and of red cells. The run folder has this one:")];
+    make("p", { class: "note" }, "This site has full records only of the newest runs and of red cells. The run folder has the record of this cell:")];
 }
 
 views.cell = async (params) => {
@@ -69,7 +69,7 @@ views.cell = async (params) => {
   const [cells, run] = await Promise.all([catalogue(), runData(chosen)]);
   const id = params.get("id") || "";
   const cell = cells.find(id);
-  if (cell < 0) throw new Error(`There is no cell ${id} in this site.`);
+  if (cell < 0) throw new Error(`This site has no cell ${id}.`);
   const past = await pastOf(main, cell);
   const here = run.of(cell) !== ABSENT;
   const record = here ? await recordOf(main, chosen, run, cell) : null;
@@ -80,9 +80,9 @@ views.cell = async (params) => {
     body.push(...cellState(record.view, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
       repro(record.view.repro), cellBody(record.view, record.texts, heads, run.path));
   } else if (here) body.push(...summaryOnly(main, run, cell));
-  else body.push(make("p", { class: "empty" }, `Run ${chosen.key} neither expected nor recorded this cell.`));
+  else body.push(make("p", { class: "empty" }, `Run ${chosen.key} did not select this cell.`));
   const at = (key) => address("cell", { id, run: key === main.runs[0].key ? "" : key });
-  // Where the reader came from has the filters; the run may have been changed since.
+  // Keep the filters of the previous view; the reader may have chosen another run since.
   const back = address("cells", { ...Object.fromEntries(lastCells), run: params.get("run") });
   const up = make("a", { href: back, class: "back" }, "← All cells");
   const related = inOrder(cells.targets.map((_, target) => cells.at[cells.case[cell] * cells.width + target])
@@ -98,10 +98,10 @@ views.cell = async (params) => {
       make("div", { class: "headline" }, up, picker("Run", main, chosen, (key) => { location.hash = at(key); })),
       make("h1", { class: "mono cellname", tabindex: "-1" }, cells.shownId(cell)),
       make("section", { class: "sheet" }, body),
-      here ? make("section", {}, make("h2", {}, "This case on each target"), others) : null,
+      here ? make("section", {}, make("h2", {}, "This case on other targets"), others) : null,
       pastSection(main, cells, cell, past, chosen),
       here ? make("section", {}, make("h2", {}, "Artifacts"),
-        make("p", { class: "note" }, "The record is a line of cells.jsonl in the run folder. Program, inputs, outputs and a bundled program are made again from case and seed; both commands need the project."),
+        make("p", { class: "note" }, "The first command prints the record from cells.jsonl in the run folder. The second runs the cell again from its case and seed, and saves the program, inputs, outputs and a bundled program. Both need a checkout of the project."),
         repro(`conform show ${shell(id)} --run ${shell(run.path)}`),
         record ? repro(`${record.view.repro} --save ${shell("kept")}`) : null) : null,
       runHead(main, chosen, run),

@@ -1,4 +1,4 @@
-// Cases by targets of one run, with groups, search and filters.
+// The matrix of one run, cases by targets, with groups, search and filters.
 const ORDERS = { name: "Name", worst: "Worst first" };
 const GROUPS = { op: "Op", suite: "Suite", none: "No groups" };
 
@@ -31,10 +31,10 @@ function choice(label, options, value, changed) {
   return make("label", { class: "picker" }, make("span", { class: "quiet" }, label), select);
 }
 
-// Groups that a reader opened stay open when they come back.
+// Groups that a reader opened stay open when the reader returns.
 const opened = new Set();
 
-// Cases in groups, with the cell of each target: the rows of the table before any filter.
+// Cases in groups, with the cell of each target: the rows of the table, unfiltered.
 function grouped(cells, run, by) {
   const names = by === "suite" ? cells.suites : cells.ops;
   const of = by === "suite" ? cells.suite : cells.op;
@@ -48,7 +48,7 @@ function grouped(cells, run, by) {
     if (!cases.has(item)) cases.set(item, { item, squares: new Int32Array(cells.width).fill(-1) });
     cases.get(item).squares[cells.target[cell]] = cell;
   }
-  // ATen's private names would otherwise all stand first.
+  // Names with a leading underscore would otherwise sort first.
   const sorted = (items, nameOf) => items.map((item) => [nameOf(item).toLowerCase().replace(/^_+/, ""), item])
     .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([, item]) => item);
   return sorted([...found.values()], (group) => group.name).map((group) => ({
@@ -82,9 +82,9 @@ function groupSquare(main, name, counts, off, href = null) {
   const rated = sum((outcome) => outcome.value !== "unsupported");
   const conclusive = passed + red + sum((outcome) => outcome.value === "xfailed");
   const most = there.reduce((a, b) => (counts[main.outcomes.indexOf(b)] > counts[main.outcomes.indexOf(a)] ? b : a));
-  // What is not rated is no part of the bar either: 1/1 beside a bar that is half grey reads like a half.
+  // Unrated cells are not part of the bar: 1/1 beside a half grey bar would read like a half.
   const shown = counts.map((number, at) => (main.outcomes[at].value === "unsupported" && rated ? 0 : number));
-  // 0/5 of cells that nothing here can execute would read like five failures.
+  // 0/5 for cells that no runtime here can execute would read like five failures.
   return square(`mixed${red ? " hot" : ""}`, conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, shown)));
 }
 
@@ -246,7 +246,7 @@ views.cells = async (params) => {
     list();
   });
   const foot = make("div", {}, make("p", { class: "empty", hidden: "" }, "No cell matches the filter."),
-    make("p", { class: "note" }, "A row of a group shows passed of rated cells; open it for the cases, and a square for everything known of the cell. Arrow keys walk the squares, Enter opens one, / goes to the search."));
+    make("p", { class: "note" }, "A group row shows passed / rated cells; open it to see its cases. Select a square to see the cell. Keys: arrows move between squares, Enter opens one, / goes to the search."));
   const go = (key) => { location.hash = address("cells", { ...Object.fromEntries(route.params), run: key === main.runs[0].key ? "" : key }); };
   return {
     title: `Cells of ${chosen.key}`,
@@ -264,7 +264,7 @@ views.cells = async (params) => {
   };
 };
 
-// The verdict of a run on one line, what to know besides, and where it ran.
+// The verdict of a run on one line, its problems, and its environment.
 function runHead(main, chosen, run) {
   const pairs = (caption, items) => make("table", { class: "pairs" }, make("caption", {}, caption),
     items.map(([name, ...values]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, values.join(" · ")))));

@@ -1,4 +1,4 @@
-// Since when red cells are red, flaky cells, and steps of numbers: from the history of all runs.
+// First bad runs, flaky cells and step changes, from the history of all runs.
 function runLink(main, { run, key }) {
   return key ? make("a", { class: "mono", href: address("cells", { run: key === main.runs[0].key ? "" : key }) }, run)
     : make("span", { class: "mono" }, run);
@@ -22,7 +22,7 @@ function linkById(cells, id) {
 views.changes = async () => {
   const [main, cells, found] = await Promise.all([mainData(), catalogue(), conform.load("changes")]);
   const byValue = new Map(main.outcomes.map((outcome) => [outcome.value, outcome]));
-  const rest = (name) => (found.more[name] ? make("p", { class: "note" }, `and ${found.more[name].toLocaleString(LOCALE)} more; conform history lists them all.`) : null);
+  const rest = (name) => (found.more[name] ? make("p", { class: "note" }, `and ${found.more[name].toLocaleString(LOCALE)} more; conform history lists all of them.`) : null);
   const none = (text) => make("p", { class: "empty" }, text);
   const bad = found.bad.map((row) => [
     [swatch(byValue.get(row.now)), " ", linkById(cells, row.id), make("div", { class: "quiet said" }, row.error)],
@@ -41,20 +41,20 @@ views.changes = async () => {
     make("span", {}, make("b", { class: row.worse ? "worse" : "better" }, `${row.worse ? "▼ worse" : "▲ better"} `), row.metric, make("div", { class: "nowrap" }, row.change)),
     [runLink(main, row.to), make("div", {}, pairLink(row.from, row.to, "Compare"))],
     [make("span", { class: "mono" }, row.commits), row.environment ? make("div", { class: "quiet said" }, row.environment) : null,
-      row.between ? make("div", { class: "quiet" }, `${count(row.between, "run")} without the number between`) : null],
-    row.lasts ? `${count(row.nights, "run")}, still` : count(row.nights, "run"),
+      row.between ? make("div", { class: "quiet" }, `${count(row.between, "run")} in between without a value`) : null],
+    row.lasts ? `${count(row.nights, "run")}, still lasts` : count(row.nights, "run"),
   ]);
   return {
     title: "Changes",
     nodes: [
       make("h1", { tabindex: "-1" }, "Changes over time"),
       found.remarks.length ? make("section", { class: "concerns" }, make("ul", {}, found.remarks.map((line) => make("li", {}, line)))) : null,
-      make("section", { id: "bad" }, make("h2", {}, "Red now ", make("span", { class: "quiet" }, "and the first run that was red")),
-        bad.length ? tableOf("Red now", ["Cell", "Red since", "Last passed", "Commits"], bad) : none("No cell is red in its newest run."), rest("bad")),
-      make("section", { id: "flaky" }, make("h2", {}, "Flaky ", make("span", { class: "quiet" }, "same code, environment and seed, different outcome")),
-        flaky.length ? tableOf("Flaky cells", ["Cell", "Outcomes", "Commit", "For example"], flaky) : none("No cell disagrees with itself in runs that can be compared."), rest("flaky")),
-      make("section", { id: "steps" }, make("h2", {}, "Steps ", make("span", { class: "quiet" }, "numbers that took a new level for three runs or more")),
-        steps.length ? tableOf("Step changes", ["Cell", "Change", "Began in", "Commits", "Lasted"], steps) : none("No number changed its level."), rest("steps")),
+      make("section", { id: "bad" }, make("h2", {}, "Red now ", make("span", { class: "quiet" }, "with the first bad run of each cell")),
+        bad.length ? tableOf("Red now", ["Cell", "Red since", "Last passed", "Commits"], bad) : none("No cell is red in its newest result."), rest("bad")),
+      make("section", { id: "flaky" }, make("h2", {}, "Flaky ", make("span", { class: "quiet" }, "different outcomes with the same code, environment and seed")),
+        flaky.length ? tableOf("Flaky cells", ["Cell", "Outcomes", "Commit", "Example"], flaky) : none("No cell has different outcomes in comparable runs."), rest("flaky")),
+      make("section", { id: "steps" }, make("h2", {}, "Step changes ", make("span", { class: "quiet" }, "metrics that stayed at a new level for three or more runs")),
+        steps.length ? tableOf("Step changes", ["Cell", "Change", "Began in", "Commits", "Lasted"], steps) : none("No metric changed its level."), rest("steps")),
     ].filter(Boolean),
   };
 };

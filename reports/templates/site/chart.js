@@ -1,12 +1,11 @@
-// Small charts as SVG; each has a title, a description and a table that says the same.
+// Small charts as SVG; each has a title, a description and a table with the same values.
 const SVG = "http://www.w3.org/2000/svg";
 
 function draw(tag, attributes, ...children) {
   return place(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// Round numbers from low to high: the largest step that makes three of them; none between integers
-// where there are integers only.
+// Round tick values from low to high: the largest step that gives three; integers only for counts.
 function ticks(low, high, whole = false) {
   for (let power = 10 ** Math.ceil(Math.log10(high - low || 1)); ; power /= 10) {
     for (const factor of [1, 0.5, 0.2]) {
@@ -18,7 +17,7 @@ function ticks(low, high, whole = false) {
   }
 }
 
-// The same for powers of ten; between two of them where they are too few.
+// The same for powers of ten; with values in between where these are too few.
 function logTicks(low, high) {
   const decades = (factors) => {
     const made = [];
@@ -63,12 +62,12 @@ function scale({ low, high, width, height, format, log = false, whole = false })
   return { left, right: width - 14, top, bottom, y, lines };
 }
 
-// Both ends, and as many between them as there is room for.
+// Labels at both ends, and as many in between as fit.
 function alongX(labels, x, height) {
   const last = labels.length - 1;
   const text = (at, anchor) => draw("text", { class: "tick", x: x(at), y: height - 4, "text-anchor": anchor }, labels[at]);
   if (!last) return [text(0, "middle")];
-  // Those at the ends stand inwards, half a label further than the others.
+  // Labels at the ends are aligned inwards and need half a label more room.
   const room = 1.5 * 7 * Math.max(...labels.map((label) => label.length)) + 12;
   const step = Math.ceil(last / Math.max(1, Math.floor((x(last) - x(0)) / room)));
   const made = [text(0, "start"), text(last, "end")];
@@ -76,8 +75,8 @@ function alongX(labels, x, height) {
   return made;
 }
 
-// Points in the order of time, joined where they follow each other. What is not finite stands at
-// the edge, as a ring; what is not there leaves a gap.
+// Points in time order, joined where consecutive. A value that is not finite is a ring at the edge;
+// a missing value is a gap.
 function lineChart({ title, desc, labels, axis, values, format, tick = format, zero = false, limit = null, top = null, log = false, whole = false }) {
   const finite = values.filter((value) => value !== null && Number.isFinite(value));
   if (limit !== null) finite.push(limit);
@@ -86,12 +85,12 @@ function lineChart({ title, desc, labels, axis, values, format, tick = format, z
   let high = Math.max(...finite, zero ? 0 : -Infinity);
   if (!finite.length) [low, high] = [0, 1];
   if (log) {
-    // Zero has no place there: it stands at the lower edge, as what is not finite does.
+    // A logarithmic axis has no zero: it is drawn at the lower edge, as values that are not finite are.
     const above = finite.filter((value) => value > 0);
     [low, high] = above.length ? [Math.min(...above) / 2, Math.max(...above) * 2] : [0.1, 10];
   } else if (!zero) { const room = (high - low) * 0.12 || Math.abs(high) * 0.05 || 1; low = low >= 0 ? Math.max(low - room, 0) : low - room; high += room; }
   if (high === low) high = low + 1;
-  // Infinite values stand at the edge, apart from the largest finite one.
+  // Infinite values are drawn at the edge, apart from the largest finite one.
   if (finite.length && values.some((value) => value === Infinity)) high = log ? high * 4 : high + (high - low) * 0.2;
   const hasPlace = (value) => Number.isFinite(value) && !(log && value <= 0);
   const paint = (width, height) => {
@@ -122,7 +121,7 @@ function lineChart({ title, desc, labels, axis, values, format, tick = format, z
   return chart({ title, desc, head: ["Run", title], rows, paint });
 }
 
-// A column a run, stacked by outcome from the bottom; its height is the number of cells.
+// A column per run, stacked by outcome; its height is the number of cells.
 function columnChart({ title, desc, labels, axis, stacks, parts, height = 220 }) {
   const totals = stacks.map((stack) => stack.reduce((sum, number) => sum + number, 0));
   const paint = (width, tall) => {

@@ -1,4 +1,4 @@
-// Two runs of the site, by the rules of reports/comparison/diff: outcomes by its table, numbers by measures.js.
+// Compare two runs by the rules of reports/comparison/diff: outcomes by its table, numbers by measures.js.
 const PAGE = 200;
 const BY = { kind: "Kind of change", op: "Op", target: "Target", cause: "Cause" };
 
@@ -30,7 +30,7 @@ function outcomeDetail(main, before, after) {
   return `${label(before)} → ${label(after)}${why ? `: ${why}` : ""}`;
 }
 
-// All changes, worst first; how many cells both have; how many times could not be compared.
+// All changes, worst first; the number of common cells; the number of times that are not comparable.
 function compareRuns(main, cells, old, now) {
   const none = main.outcomes.length;
   const ranks = lookUp(main.kinds.map((kind) => kind.value));
@@ -50,7 +50,7 @@ function compareRuns(main, cells, old, now) {
     if (!timed) foreign += 1;
     for (const found of measuresOf(before, after, main.thresholds, timed, main.severities)) {
       const next = { cell, before, after, ...found, kind: ranks.get(found.kind) };
-      // What follows from a failure is said with it, and is no other change.
+      // A consequence of a failure is part of its detail, not a change of its own.
       if (first && main.kinds[first.kind].leads && main.kinds[next.kind].follows) {
         first.detail += `; with it ${main.kinds[next.kind].label}: ${next.detail}`;
       } else changes.push(next);
@@ -65,9 +65,9 @@ function compareRuns(main, cells, old, now) {
 function environmentTable(old, now) {
   const [before, after] = [new Map(old.data.described), new Map(now.data.described)];
   const names = [...new Set([...before.keys(), ...after.keys()])].filter((name) => (before.get(name) || "") !== (after.get(name) || ""));
-  if (!names.length) return make("p", { class: "note" }, "Seed, commit, selection, targets, packages and host are the same in both.");
+  if (!names.length) return make("p", { class: "note" }, "Both runs have the same seed, commit, selection, targets, packages and host.");
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Differences of environment" }, make("table", { class: "list" },
-    make("thead", {}, make("tr", {}, ["What differs", "Before", "After"].map((name) => make("th", { scope: "col" }, name)))),
+    make("thead", {}, make("tr", {}, ["Setting", "Before", "After"].map((name) => make("th", { scope: "col" }, name)))),
     make("tbody", {}, names.map((name) => make("tr", {}, make("th", { scope: "row" }, name),
       make("td", { class: "said" }, before.get(name) || DASH), make("td", { class: "said" }, after.get(name) || DASH))))));
 }
@@ -95,7 +95,7 @@ function groupsOf(main, cells, changes, by) {
     kind: (change) => main.kinds[change.kind].label,
     op: (change) => cells.ops[cells.op[cells.case[change.cell]]] || "(none)",
     target: (change) => cells.targetShown[cells.target[change.cell]],
-    cause: (change) => (change.after && change.after.signature) || "(not failing now)",
+    cause: (change) => (change.after && change.after.signature) || "(no longer failing)",
   }[by];
   const found = new Map();
   for (const change of changes) {
@@ -168,8 +168,8 @@ views.compare = async (params) => {
 
   input.addEventListener("input", () => { state.q = input.value.trim(); changed(); });
   const remarks = [
-    ...(before === after ? ["both are the same run"] : []),
-    ...(foreign ? [`times of ${count(foreign, "cell")} were not compared: they ran on other hosts`] : []),
+    ...(before === after ? ["before and after are the same run"] : []),
+    ...(foreign ? [`times of ${count(foreign, "cell")} were not compared: the hosts differ`] : []),
     ...old.data.incomplete.map((line) => `before is incomplete: ${line}`),
     ...now.data.incomplete.map((line) => `after is incomplete: ${line}`),
   ];
@@ -181,10 +181,10 @@ views.compare = async (params) => {
       make("h1", { tabindex: "-1" }, "Compare"), pairPicker(main, before, after), verdict(before), verdict(after),
       make("section", {}, make("h2", {}, "Environment"), environmentTable(old, now),
         remarks.length ? make("ul", { class: "worries" }, remarks.map((line) => make("li", {}, line))) : null),
-      make("section", {}, make("h2", {}, "Changes ", make("span", { class: "quiet" }, `in ${count(compared, "cell")} that both have, and in those that one has`)),
+      make("section", {}, make("h2", {}, "Changes ", make("span", { class: "quiet" }, `in ${count(compared, "common cell")}, and cells that only one run has`)),
         make("div", { class: "chipset" }, chips),
         make("div", { class: "toolbar" }, input, choice("Group", BY, state.by, (value) => { state.by = value; changed(); }), matching), list,
-        make("p", { class: "note" }, "Kinds and thresholds are those of conform diff. Better numbers are what the swapped comparison calls worse.")),
+        make("p", { class: "note" }, "Kinds and thresholds are the same as in conform diff. To see numbers that improved, swap the runs: they appear as worse.")),
     ],
     shown: apply,
   };

@@ -1,4 +1,4 @@
-// Data comes as scripts that call conform.put: a page from disk may run those and fetch nothing.
+// Data files are scripts that call conform.put: a page opened from disk can run scripts, but fetch nothing.
 const conform = (() => {
   const { folder } = document.documentElement.dataset;
   const values = new Map();
@@ -8,7 +8,7 @@ const conform = (() => {
     values.set(name, JSON.parse(text));
   }
 
-  // The value of a data file; asks for it once.
+  // The value of a data file; loads it once.
   function load(name) {
     if (values.has(name)) return Promise.resolve(values.get(name));
     if (!waiting.has(name)) {
@@ -16,7 +16,7 @@ const conform = (() => {
         const node = make("script", { src: `${folder}/${name}.js` });
         const fail = () => {
           waiting.delete(name);
-          reject(new Error(`The data file ${name} is not there. The site was written again or is incomplete: reload the page.`));
+          reject(new Error(`The data file ${name} is missing. The site was rewritten or is incomplete: reload the page.`));
         };
         node.addEventListener("load", () => {
           if (!values.has(name)) return fail();
@@ -36,7 +36,7 @@ const conform = (() => {
 
 const FLOATS = { inf: Infinity, "-inf": -Infinity, nan: NaN };
 
-// A number as the data files spell it; null stays null.
+// Decode a number of the data files; null stays null.
 function float(value) {
   return typeof value === "string" ? FLOATS[value] : value;
 }

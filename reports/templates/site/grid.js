@@ -1,4 +1,4 @@
-// A table of any length: only the rows in sight are in the document. Arrow keys walk it.
+// A table of any length: the document has only the visible rows. Arrow keys move between squares.
 const ROW = 30;
 
 // columns: names of targets, "backend:recipe"; rows are drawn by draw(row) as [head, squares].
@@ -63,7 +63,7 @@ function makeGrid({ label, columns, corner, drawRow, toggle }) {
     return tr && focalOf(tr, column);
   }
 
-  // Scrolls a row into sight, below the head and beside the names.
+  // Scroll a row into view, below the head and beside the names.
   function reveal(row) {
     const top = row * ROW;
     const room = node.clientHeight - head.offsetHeight;
@@ -100,7 +100,7 @@ function makeGrid({ label, columns, corner, drawRow, toggle }) {
     else if (!Number.isFinite(right)) next.column = right < 0 ? 0 : columns.length;
     else { next.row += down; next.column += right; }
     next.row = Math.min(Math.max(next.row, 0), rows.length - 1);
-    // Skips squares that are not there, back from an end and onward otherwise.
+    // Skip missing squares: backwards from an end, forwards otherwise.
     const [y, x] = Number.isFinite(right) ? [Math.sign(down), Math.sign(right)] : [wide ? -Math.sign(right) : 0, wide ? 0 : -Math.sign(right)];
     while (rows[next.row] && next.column >= 0 && next.column <= columns.length) {
       if (has(next)) return next;
@@ -140,7 +140,7 @@ function makeGrid({ label, columns, corner, drawRow, toggle }) {
       active.row = Math.min(active.row, Math.max(rows.length - 1, 0));
       if (rows.length && !has(active)) active = { row: active.row, column: rows[active.row].group ? 0 : 1 };
       while (rows.length && !has(active) && active.column < columns.length) active.column += 1;
-      // The second row of the head sticks below the first, whose height is the font's affair.
+      // The second row of the head sticks below the first, whose height depends on the font.
       const [upper] = all(".backend", head);
       if (upper) node.style.setProperty("--upper", `${upper.getBoundingClientRect().height}px`);
       node.style.height = `min(86vh, ${rows.length * ROW + 172}px)`;

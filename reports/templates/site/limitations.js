@@ -1,4 +1,4 @@
-// What limitations and missing support explain in a run, by cause.
+// Cells of a run that limitations and missing support explain, by cause.
 const GAP_CELLS = 30;
 
 views.limitations = async (params) => {
@@ -49,7 +49,7 @@ views.limitations = async (params) => {
     });
     matching.textContent = `${shown.length.toLocaleString(LOCALE)} of ${count(gaps.length, "cause")}`;
     list.replaceChildren(...shown.map(row));
-    if (!shown.length) list.append(make("p", { class: "empty" }, gaps.length ? "No cause matches." : "No cell of this run is explained by a limitation."));
+    if (!shown.length) list.append(make("p", { class: "empty" }, gaps.length ? "No cause matches the filter." : "No cell of this run has a limitation."));
   };
   input.addEventListener("input", () => { state.q = input.value.trim(); amend({ q: state.q }); apply(); });
   const total = gaps.reduce((sum, entry) => sum + entry.cells.length, 0);
@@ -58,7 +58,7 @@ views.limitations = async (params) => {
     nodes: [
       make("div", { class: "headline" }, make("h1", { tabindex: "-1" }, "Limitations"),
         picker("Run", main, chosen, (value) => { location.hash = address("limitations", { run: value === main.runs[0].key ? "" : value, q: state.q }); })),
-      make("p", { class: "sentence" }, `${count(total, "cell")} of ${chosen.cells.toLocaleString(LOCALE)} are explained by a known limitation or a declared lack of support, by cause. Stale entries come first.`),
+      make("p", { class: "sentence" }, `${count(total, "cell")} of ${chosen.cells.toLocaleString(LOCALE)} have a known limitation or are declared unsupported. Causes with xpassed cells come first: their limitation is stale.`),
       make("div", { class: "toolbar" }, input, matching), list,
     ],
     shown: apply,

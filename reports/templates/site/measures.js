@@ -1,5 +1,5 @@
-// reports/comparison/diff/measures.py in the browser: the numbers of one cell that became worse. A test
-// compares the two, so change a rule in both.
+// The rules of reports/comparison/diff/measures.py: numbers of a cell that got worse. A test compares
+// the two, so change a rule in both.
 const NOTHING_TAKEN = [0, 0, 0, [], []];
 
 function falls(before, after) {

@@ -43,7 +43,7 @@ async function catalogue() {
       hay: data.cases.map((item, number) =>
         `${caseShown[number]} ${data.ops[data.op[number]]} ${data.suites[data.suite[number]]}`.toLowerCase()),
       hayTarget: targetShown.map((item) => item.toLowerCase()),
-      // What links carry is the name as recorded; what is read is safe to show.
+      // Links carry the recorded name; the displayed text is a safe form of it.
       id: (cell) => (data.targets[data.target[cell]] === main.no_target
         ? data.cases[data.case[cell]] : `${data.cases[data.case[cell]]}@${data.targets[data.target[cell]]}`),
       shownId: (cell) => name(caseShown, data.target[cell], cell),
@@ -70,14 +70,14 @@ async function runData(run) {
     return {
       ...data, outcome, slot,
       detailed: data.detailed && new Set(data.detailed),
-      // 0 where the cell has none.
+      // 0 for a cell without a severity.
       severityOf: (cell) => (slot[cell] >= 0 ? data.severity[slot[cell]] : 0),
       of: (cell) => (cell < outcome.length ? outcome[cell] : ABSENT),
     };
   });
 }
 
-// Which cells have every word in their case, op, suite, target, error or limitation.
+// Marks the cells that have every search word in their case, op, suite, target, error or limitation.
 function search(text, cells, run) {
   const found = new Uint8Array(run.outcome.length);
   const wanted = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -98,16 +98,16 @@ function search(text, cells, run) {
   return found;
 }
 
-// The days of runs on an axis, with the time where one day has several; a run's name where it does
-// not say when it started.
+// Axis labels of runs: the day, with the time where a day has several runs; the run's name where the
+// start is unknown.
 function daysOf(runs) {
   const days = runs.map((run) => run.day.slice(0, 10));
   const repeated = new Set(days).size < days.length;
   return runs.map((run, at) => (days[at] && repeated ? run.day.slice(5, 16).replace("T", " ") : days[at]) || run.key);
 }
 
-// Targets as the matrix has them: backends in the order of the run, in each the recipes, and behind
-// each what varies its passes.
+// Targets in the order of the matrix: backends in the order of the run, then recipes, each followed by
+// its variants with other passes.
 function inOrder(targets, nameOf, run) {
   const base = (name) => name.replace(/(.)[+-].*$/, "$1");
   const rank = new Map();
@@ -122,8 +122,8 @@ function inOrder(targets, nameOf, run) {
   });
 }
 
-// Columns of ordered targets as reports/columns.py makes them: one each, but one for all that vary the
-// passes of a recipe, where these are more than two.
+// Columns as in reports/columns.py: one per target, but one for all variants of a recipe with other
+// passes, if these are more than two.
 function folded(targets) {
   const made = [];
   for (const target of targets) {
@@ -142,7 +142,7 @@ function outcomeWords(main, at, severity) {
   return severity ? `${label}, ${main.severities[severity]}` : label;
 }
 
-// Larger is worse: first by outcome; of mismatches by severity, where one whose record does not say counts as critical.
+// Larger is worse: by outcome, then mismatches by severity; an unknown severity counts as critical.
 function worseness(main, at, severity) {
   const unknown = main.outcomes[at].value === "mismatch" ? main.severities.length - 1 : 0;
   return main.outcomes[at].badness * main.severities.length + (severity || unknown);

@@ -1,4 +1,4 @@
-// The hash is the state: #/view?name=value. A link reproduces what its sender saw.
+// The hash is the state: #/view?name=value. A link reproduces the view.
 const views = {};
 const route = { view: "", params: new URLSearchParams(), visit: 0 };
 const scrolls = new Map();
@@ -16,7 +16,7 @@ function words(params, name) {
   return new Set((params.get(name) || "").split(",").filter(Boolean));
 }
 
-// Changes the address of the view that is shown; typing in a filter makes no history.
+// Changes the address of the current view; typing in a filter adds no entry to the history.
 function amend(changes) {
   for (const [name, value] of Object.entries(changes)) {
     if (value) route.params.set(name, value);
@@ -26,7 +26,7 @@ function amend(changes) {
   history.replaceState(history.state, "", hash);
 }
 
-// What a reader comes back to: the place in the page and in the table, and the square in focus.
+// Saves the state to restore later: scroll positions of page and table, and the focused square.
 function keepPlace() {
   if (route.view === "cells") lastCells = new URLSearchParams(route.params);
   const grid = one("#view .grid");
@@ -81,9 +81,9 @@ async function follow() {
   document.body.dataset.ready = String(visit);
 }
 
-// The runs of a view: the one named in the address, or the newest.
+// The run of a view: the one named in the address, or the newest.
 function runNamed(main, key) {
   const run = key ? main.runs.find((item) => item.key === key) : main.runs[0];
-  if (!run) throw new Error(`There is no run ${key} in this site.`);
+  if (!run) throw new Error(`This site has no run ${key}.`);
   return run;
 }

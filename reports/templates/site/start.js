@@ -16,7 +16,7 @@ document.getElementById("theme").addEventListener("click", () => {
   const root = document.documentElement;
   const next = THEMES[(THEMES.indexOf(root.dataset.theme || "auto") + 1) % THEMES.length];
   if (next === "auto") delete root.dataset.theme; else root.dataset.theme = next;
-  try { localStorage.setItem("conform-theme", next); } catch { /* Not kept, then. */ }
+  try { localStorage.setItem("conform-theme", next); } catch { /* The choice is not saved. */ }
   showTheme();
 });
 

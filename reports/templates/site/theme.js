@@ -4,5 +4,5 @@ try {
   const chosen = localStorage.getItem("conform-theme");
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
 } catch {
-  // No storage for pages from disk in this browser: the system's theme it is.
+  // This browser has no storage for pages opened from disk: use the system's theme.
 }

@@ -1,4 +1,4 @@
-// How values are spelled: the same as reports/text.py, which a test holds against this.
+// Formats values as reports/text.py does; a test compares the two.
 const DASH = "–";
 const LOCALE = "en-US";
 
@@ -20,7 +20,7 @@ function nonfinite(value) {
   return value > 0 ? "∞" : "−∞";
 }
 
-// Python rounds a tie to the even digit and JavaScript away from zero, so an odd digit goes back.
+// Python rounds a tie to the even digit and JavaScript away from zero, so correct an odd digit.
 function even(rounded, exact) {
   const beyond = exact.replace(/e.*/, "").slice(rounded.replace(/e.*/, "").length).replace(".", "");
   const last = Number(rounded.replace(/e.*/, "").slice(-1));
@@ -31,7 +31,7 @@ function fixed(value, digits) {
   return even(value.toFixed(digits), value.toFixed(digits + 30));
 }
 
-// C's %g: so many digits, no zeros at the end, an exponent of two digits when it is far away.
+// C's %g: significant digits, no trailing zeros, an exponent of two digits for very large or small values.
 function general(value, digits) {
   if (value === 0) return Object.is(value, -0) ? "-0" : "0";
   const [mantissa, exponent] = even(value.toExponential(digits - 1), value.toExponential(digits + 30)).split("e");
