@@ -1,4 +1,7 @@
-"""What a worker says of its vendors, so that the process of the records need not load them too."""
+"""The states of backends and vendors, which a worker writes for the controller.
+
+The controller then need not load the vendors' packages itself.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ _SUFFIX = ".ready"
 
 
 class VendorStates(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process knows once it has loaded the vendors.
+    """The states that a process knows after it has loaded the vendors.
 
     Attributes:
-        backends: what they say of themselves.
-        slow: the parts of :mod:`harness.pipeline.speed` that it goes without, and why.
-        gone: the vendors' private names that it looked for and did not find, and what to do.
+        backends: the state of each backend, by name.
+        slow_parts: the parts of :mod:`harness.pipeline.speed` that do not fit the installed
+            release, and why.
+        missing_names: the vendors' private names that are missing, and what to do about each.
     """
 
     backends: dict[str, BackendState]
@@ -28,13 +32,13 @@ class VendorStates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_states(folder: Path, worker: str, ready: VendorStates) -> None:
-    """Write it down where the controller looks; a full disk costs time alone."""
+    """Write the states where the controller reads them; an error of the disk costs time only."""
     with suppress(OSError):
         write_atomically(folder / f"{worker}{_SUFFIX}", msgspec.json.encode(ready))
 
 
 def read_states(folder: Path, worker: str) -> VendorStates | None:
-    """What a worker has said; None where it has not."""
+    """Return the states that a worker has written; None if it has not."""
     try:
         data = (folder / f"{worker}{_SUFFIX}").read_bytes()
         return msgspec.json.decode(data, type=VendorStates)

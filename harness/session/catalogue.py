@@ -1,4 +1,4 @@
-"""What the suites hold: which targets their cells are on, and their limitations as a document."""
+"""List the cases of the suites with their targets, and write their limitations as Markdown."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ that has all its cells, when their targets declare every one of them unsupported
 
 @dataclass(frozen=True)
 class ListedCase:
-    """A case as it is listed.
+    """A case in a listing.
 
     Attributes:
         name: its name.
-        op: the operator it is of.
+        op: the operator under test.
         tags: its tags, sorted.
-        suite: the module it is in.
-        targets: those of a plain run.
-        nightly: those that a night adds.
+        suite: its module.
+        targets: the targets of a plain run.
+        nightly: the targets that only a nightly run selects.
     """
 
     name: str
@@ -51,15 +51,15 @@ def list_cases(
     tags: Collection[str] = (),
     targets: Sequence[Target] | None = None,
 ) -> list[ListedCase]:
-    """The cases of the suites below a folder, in their order.
+    """Return the cases of the suites below a folder, in order.
 
     Args:
-        folder: where the suites are.
+        folder: the folder of suites.
         cases: globs over names, separated by ``|``.
         ops: globs over operators, separated by ``|``.
-        tags: all of which a case must have.
-        targets: on one of which it must run; then only these are listed. None for those of a plain
-            run and of a night.
+        tags: tags that a case must all have.
+        targets: targets, of which a case must have at least one; only these are listed. None for
+            the targets of plain and nightly runs.
 
     Raises:
         CaseError: a suite is broken.
@@ -81,8 +81,12 @@ def list_cases(
 
 
 def count_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
-    """For each recipe, and for its variations by passes together: the cells on it in a plain run,
-    those that a night has beside them, and the packages of suites they are from."""
+    """Count the cells of each recipe, and of all its variations by passes together.
+
+    Returns:
+        For each: its name, the number of cells of a plain run, the number that a nightly run adds,
+        and the packages of suites that have them.
+    """
     by_day: Counter[str] = Counter()
     at_night: Counter[str] = Counter()
     packages: dict[str, dict[str, None]] = {}
@@ -104,7 +108,7 @@ def count_cells(folder: Path) -> list[tuple[str, int, int, list[str]]]:
 
 
 def find_closed_limitations(folder: Path) -> list[tuple[str, Limitation]]:
-    """The entries that no supported release needs, with the package that has them."""
+    """Return the limitations that apply to no supported release, each with its package."""
     return [
         (package, entry)
         for package, suites in _by_package(folder).items()
@@ -113,7 +117,7 @@ def find_closed_limitations(folder: Path) -> list[tuple[str, Limitation]]:
 
 
 def render_limitations(folder: Path) -> str:
-    """Every limitation of the suites below a folder, as Markdown."""
+    """Return every limitation of the suites below a folder, as Markdown."""
     parts = [_HEAD]
     for package, suites in _by_package(folder).items():
         limitations = suites[0].declared

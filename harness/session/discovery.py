@@ -20,7 +20,7 @@ from harness.model.limitation import Limitation, find_unmatched
 
 LIMITATIONS_MODULE = "limitations"
 
-# Cheap to look for; only files with such a line are parsed.
+# A quick search; only files with such a line are parsed.
 _MAY_DECLARE = re.compile(rb"^CASES\b", re.MULTILINE)
 
 
@@ -33,7 +33,7 @@ class Suite:
         path: its file.
         cases: its ``CASES``.
         declared: the ``LIMITATIONS`` of its package.
-        brought: those that backends out of tree bring with them.
+        brought: the limitations of out-of-tree backends.
     """
 
     name: str
@@ -44,13 +44,16 @@ class Suite:
 
     @property
     def limitations(self) -> tuple[Limitation, ...]:
-        """All that may speak of its cells; the first that does counts."""
+        """All limitations that can apply to its cells; the first that applies to a cell counts."""
         return self.declared + self.brought
 
 
 def is_suite(path: Path) -> bool:
-    """Whether a module assigns ``CASES`` at its top level; parsed, so that helpers are not
-    imported. One that does not parse counts, so that loading it says what is wrong."""
+    """Return whether a module assigns ``CASES`` at its top level.
+
+    The module is parsed, so that helpers are not imported. A file that does not parse counts as a
+    suite, so that loading it reports the syntax error.
+    """
     if path.suffix != ".py":
         return False
     content = path.read_bytes()
@@ -74,7 +77,7 @@ def _assigns_cases(statement: ast.stmt) -> bool:
 
 
 def find_suite_files(folder: Path) -> list[Path]:
-    """All modules with cases below a folder, sorted."""
+    """Return all modules with cases below a folder, sorted."""
     return [path for path in sorted(folder.rglob("*.py")) if is_suite(path)]
 
 
@@ -93,17 +96,17 @@ def load_suite(path: Path) -> Suite:
 
 
 def load_package_cases(folder: Path) -> list[Case]:
-    """The cases of the modules directly in a folder, which share its limitations.
+    """Return the cases of the modules directly in a folder, which share its limitations.
 
     Raises:
-        CaseError: one of them does not import.
+        CaseError: a module does not import.
     """
     files = (path for path in find_suite_files(folder) if path.parent == folder)
     return [case for path in files for case in _cases(_module_name(path))]
 
 
 def load_suites(folder: Path) -> Iterator[Suite]:
-    """All suites below a folder.
+    """Load all suites below a folder.
 
     Raises:
         CaseError: a suite is broken, or two cases share a name.
@@ -121,10 +124,12 @@ def load_suites(folder: Path) -> Iterator[Suite]:
 
 
 def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
-    """One case by name. Modules that spell it are imported first, and often alone.
+    """Find a case by name.
+
+    Modules that contain the name as text are imported first; often no other is imported.
 
     Raises:
-        UnknownCell: no suite has it; the nearest names are in the message.
+        UnknownCell: no suite has it; the message has the nearest names.
     """
     names: list[str] = []
     for path in _likeliest_first(find_suite_files(folder), name):
@@ -139,8 +144,8 @@ def find_case(folder: Path, name: str) -> tuple[Case, Suite]:
 
 
 def _likeliest_first(files: Sequence[Path], name: str) -> list[Path]:
-    """Files that spell the whole name, then those that spell what is before or behind its last
-    slash, as names that are put together are spelled; in their order otherwise."""
+    """Sort the files that contain the whole name first, then the files that contain the part before
+    or after its last slash, as generated names are written; otherwise keep the order."""
     first, _, last = name.rpartition("/")
 
     def rank(path: Path) -> int:

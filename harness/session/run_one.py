@@ -1,5 +1,4 @@
-"""One cell of a suite as a session asks for it: in pytest's own process, in a worker of xdist's, on
-a cluster."""
+"""Run one cell of a suite: in pytest's own process, in an xdist worker, or on a cluster."""
 
 from __future__ import annotations
 
@@ -29,23 +28,24 @@ if TYPE_CHECKING:
     from harness.pipeline.shared_case_work import SharedCaseWork
     from harness.pipeline.tester import Tester
 
-# A program that is being lowered is not interrupted: what is left over is for the last one.
+# Share of the remaining time for tracing. Lowering is not interrupted, so the last program that
+# tracing lowers may need the rest.
 _OF_WHAT_IS_LEFT = 0.7
 
 
 class CellRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session asks of each of its cells.
+    """The options of a session that apply to each of its cells.
 
     Attributes:
         seed: run seed.
-        selected: the targets asked for; None for those of a plain run.
-        demanding: those on which something must be delegated.
+        selected: the selected targets; None for the targets of a plain run.
+        demanding: the targets on which something must be delegated.
         compare_runtimes: run natively and emulated where both are possible.
-        lower_only: stop at the serialized program.
-        keep: what is kept in the run folder: ``none``, ``red`` or ``all``.
+        lower_only: stop after serialization.
+        keep: cells whose files are saved in the run folder: ``none``, ``red`` or ``all``.
         run_dir: the run folder.
         cell_timeout: seconds that a cell may take.
-        trace_time: seconds that tracing a model whose outputs are wrong may take of them.
+        trace_time: the part of these seconds for tracing a model whose outputs are wrong.
     """
 
     seed: int = 0
@@ -60,13 +60,13 @@ class CellRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> list[Target] | None:
-        """``selected``, read."""
+        """``selected``, parsed."""
         return None if self.selected is None else [Target.parse(each) for each in self.selected]
 
 
 @contextmanager
 def ignore_vendor_warnings() -> Iterator[None]:
-    """Cells run vendors' code: what it warns of is theirs, and no verdict on a cell."""
+    """Ignore the warnings of vendors' code in this block; they do not affect a cell's verdict."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -83,20 +83,21 @@ def run_suite_cell(
     meter: MemoryMeter | None = None,
     board: StatusFile | None = None,
 ) -> tuple[Cell, LimitationClaim | None]:
-    """Run a cell, and look for where it leaves the oracle in what is left of its time.
+    """Run a cell; if its outputs are wrong, trace it in the remaining time.
 
     Args:
-        case: of the suite.
-        target: where and how.
-        suite: where the case is from.
-        asked: by the session.
+        case: a case of the suite.
+        target: its target.
+        suite: the suite of the case.
+        asked: the session's options.
         shared_work: results that the cells of one case share in this process.
-        worker: who runs it, for the record.
-        meter: measures its memory.
-        board: gets the record before it is traced, for whoever finds this process dead.
+        worker: name of the worker, for the record.
+        meter: measures the cell's memory.
+        board: the worker's status file, which gets the record before tracing, so that the record
+            survives the death of this process.
 
     Returns:
-        Its record, and what it says of the limitation that speaks of it.
+        Its record, and its claim about the limitation that applies to it.
     """
     from harness.pipeline.runner import run_cell
 
@@ -127,11 +128,11 @@ def run_suite_cell(
 
 
 def judge_crashed_cell(cell: Cell, suite: Suite) -> None:
-    """Complete and judge the record of a cell whose process died as that of any other.
+    """Complete the record of a cell whose process died, and apply its limitation.
 
     Args:
-        cell: all that its process left.
-        suite: where its case is from.
+        cell: the record that the process left.
+        suite: the suite of its case.
     """
     case = next(case for case in suite.cases if case.name == cell.case)
     cell.suite, cell.op, cell.tags = suite.name, case.op, sorted(case.tags)
@@ -140,7 +141,7 @@ def judge_crashed_cell(cell: Cell, suite: Suite) -> None:
 
 
 def _keep(cell: str, asked: CellRequest) -> CellFolder | None:
-    """What of a cell is kept, and where."""
+    """Return the folder that a cell's files are saved in; None if nothing is saved."""
     from harness.pipeline.saving.cell_folder import CellFolder
 
     if asked.keep == "none":
@@ -157,9 +158,9 @@ def _explained(
     meter: MemoryMeter,
     board: StatusFile | None,
 ) -> Cell:
-    """The record with where it leaves the oracle.
+    """Return the record with the result of tracing.
 
-    Should tracing end this process, the record is on the board.
+    The record is stored first, in case tracing ends this process.
     """
     from harness.tracing.divergence import add_divergence, is_wrong_model
 
@@ -173,5 +174,5 @@ def _explained(
         board.store_record(cell.to_json())
     with ignore_vendor_warnings(), meter.stage(TRACE):
         traced = add_divergence(cell, case, seconds=seconds, finished_tester=ran[0])
-    traced.memory.pop(TRACE, None)  # what the cell held is told by its own stages
+    traced.memory.pop(TRACE, None)  # the cell's own stages have its memory
     return traced

@@ -1,7 +1,7 @@
-"""Limitations that have nothing left to explain: every cell they speak of is declared unsupported.
+"""Find stale limitations: the targets declare every one of their cells unsupported.
 
-Such an entry can neither be confirmed nor refuted any more, and reads as a defect that nobody sees.
-Only a run that had all cells of an entry can tell.
+No run can confirm or refute such an entry, and it reads as a defect. Only a run with all cells of
+an entry shows that the entry is stale.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from harness.session.discovery import Suite, load_package_cases
 
 
 class LimitationClaim(msgspec.Struct, frozen=True):
-    """What one cell says of the entry that speaks of it.
+    """The evidence of one cell about the limitation that applies to it.
 
     Attributes:
-        entry: the entry, as messages name it.
-        reach: how many cells a plain run and the targets asked for have of it.
-        declared: whether the target declares the case unsupported, whatever the entry says.
+        entry: the limitation, as messages name it.
+        reach: the number of its cells in a plain run and on the selected targets together.
+        declared: whether the target declares the case unsupported, regardless of the limitation.
     """
 
     entry: str
@@ -34,7 +34,7 @@ class LimitationClaim(msgspec.Struct, frozen=True):
     declared: bool
 
     def to_json(self) -> str:
-        """For a report's property."""
+        """Encode the claim for a property of a pytest report."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
@@ -44,7 +44,7 @@ class LimitationClaim(msgspec.Struct, frozen=True):
 
 
 class LimitationClaims:
-    """What all cells of a session said."""
+    """The claims of all cells of a session."""
 
     def __init__(self) -> None:
         self._declared: dict[tuple[str, int], int] = {}
@@ -59,7 +59,7 @@ class LimitationClaims:
             self._live.add(claim.entry)
 
     def problems(self) -> list[str]:
-        """The stale entries, a line each."""
+        """Return a line for each stale limitation."""
         return [
             f"limitation {entry} is stale: all {cells} of its cells are declared unsupported; "
             "remove or narrow the entry"
@@ -71,13 +71,13 @@ class LimitationClaims:
 def make_claim(
     cell: Cell, case: Case, suite: Suite, selected: Iterable[Target] | None
 ) -> LimitationClaim | None:
-    """What a finished cell says of the limitation that speaks of it; None without one.
+    """Return a finished cell's claim about the limitation that applies to it; None without one.
 
     Args:
         cell: its record.
         case: its case.
-        suite: where the case is from.
-        selected: the targets asked for; None for a plain run.
+        suite: the suite of the case.
+        selected: the selected targets; None for a plain run.
     """
     entry = find_limitation(suite.declared, case, Target.parse(cell.target))
     if entry is None:
