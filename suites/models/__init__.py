@@ -1,1 +1,1 @@
-"""Whole models, small, with random weights."""
+"""Small models of published architectures, with random weights."""

@@ -1,12 +1,13 @@
-"""Write a model case: an architecture, its inputs call by call, and where it runs.
+"""Write a model case: an architecture, the inputs of each call, and its targets.
 
 ::
 
     model("deit/tiny", deit, pictures(64), pictures(64), plain_targets="xnnpack:*")
 
-Two scales. ``tiny`` is small in layers, width and vocabulary, and shaped as the published ones in
-what kernels ask for: head dimensions of 64, inner dimensions that are multiples of 32, strides and
-kernel sizes. ``real`` has published shapes, layer by layer where the whole would not fit, at night.
+There are two scales. ``tiny`` models have few layers, a small width and a small vocabulary. They
+keep the published shapes that kernels depend on: head dimensions of 64, inner dimensions that are
+multiples of 32, strides and kernel sizes. ``real`` models have published shapes and run nightly;
+models that would not fit are split into layers.
 """
 
 from __future__ import annotations
@@ -22,21 +23,20 @@ VOCABULARY = 256
 
 FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 USUAL = f"{FLOAT}|xnnpack:int8|tosa:int|*:int4"
-"""The targets that every architecture is taken to."""
+"""Targets of every architecture."""
 PICTURES = f"{FLOAT}|xnnpack:int8|tosa:int|mlx:int4"
-"""The same for what begins with a convolution, where Metal stops whatever the recipe."""
+"""Targets of models that begin with a convolution, which Metal supports in no recipe."""
 FURTHER = "xnnpack:int8_dynamic|tosa:mxfp8_e4m3|*:bf16"
-"""Those that one architecture of a kind is taken to; the others are at night (``night.py``)."""
+"""Targets of one architecture of each kind; the others run nightly on them (``night.py``)."""
 EVERY = f"{USUAL}|{FURTHER}"
 DYNAMIC = "portable:fp32|xnnpack:fp32|mlx:fp32|metal:fp32"
-"""Those that take sizes which are not known when they lower."""
+"""Targets that support dynamic dimensions."""
 
 Make = Callable[[], Inputs]
 
 
 class Field(torch.nn.Module):
-    """A model of one input that returns one tensor of its output record: where that is a tuple,
-    its last."""
+    """Calls a model with one input and returns one field of its output (of a tuple, the last)."""
 
     def __init__(self, model: torch.nn.Module, field: str, **fixed: Any) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Field(torch.nn.Module):
 
 
 class Masked(Field):
-    """The same of an input and a mask over it."""
+    """Like :class:`Field`, with an attention mask as second input."""
 
     def forward(self, given: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = getattr(
@@ -70,17 +70,17 @@ def model(
     tags: Iterable[str] = (),
     memory: float = 0.0,
 ) -> Case:
-    """A case of the tiny scale.
+    """Make a case of the tiny scale.
 
     Args:
         name: ``architecture/variant``.
-        module: makes it, with telling weights.
-        calls: each makes the inputs of a call; one or more.
-        dynamic: as ``torch.export.export`` takes ``dynamic_shapes``.
+        module: makes the module, with weights from :func:`suites.models.weights.init_weights`.
+        calls: each makes the inputs of one call; at least one.
+        dynamic: ``dynamic_shapes`` of ``torch.export.export``.
         plain_targets: globs over targets that a plain run selects; ``-m model`` selects all.
-        targets: globs over those at all.
-        tags: words beside ``model``.
-        memory: GiB that a cell may hold, where that is much.
+        targets: globs over all targets of the case.
+        tags: further tags beside ``model``.
+        memory: GiB that a cell may use; 0 for the default.
     """
     first, *further = calls
     words = {"model", "fp32", *tags, *(["dynamic"] if dynamic is not None else [])}

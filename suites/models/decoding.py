@@ -1,9 +1,9 @@
-"""What is exported to generate: modules that keep a cache between calls.
+"""Decoders with a cache that is kept between calls, as they are exported for generation.
 
-Those of transformers and of executorch are as they are shipped, but for one thing. Their caches are
-no modules and hold the tensors of the buffers that are registered beside them, so that a run with
-another state, as of the oracle, would not reach them. The modules here point them at the buffers of
-the run.
+The modules of transformers and executorch are used unchanged, except for their caches. A cache is
+not a module: it holds references to buffers that are registered elsewhere, so a run with replaced
+buffers (such as the oracle) would not affect it. The modules here bind the caches to the buffers of
+the current run.
 
 Both libraries are imported when a case is built.
 """
@@ -19,7 +19,7 @@ CAPACITY = 32  # positions that a cache holds
 
 
 def _bind(cache: Any, buffers: torch.nn.Module, cells: bool = True) -> None:
-    """Make a static cache of transformers keep its state in buffers."""
+    """Bind the state of a static cache of transformers to buffers."""
     for number, layer in enumerate(cache.layers):
         layer.cumulative_length = getattr(buffers, f"cumulative_length_{number}")
         if cells:
@@ -28,8 +28,11 @@ def _bind(cache: Any, buffers: torch.nn.Module, cells: bool = True) -> None:
 
 
 class Shipped(torch.nn.Module):
-    """Tokens (1, L) and their positions (L,), of which the first counts, to logits (1, L,
-    vocabulary): what ``TorchExportableModuleForDecoderOnlyLM`` exports."""
+    """The module that ``TorchExportableModuleForDecoderOnlyLM`` exports.
+
+    It maps tokens (1, L) and positions (L,) to logits (1, L, vocabulary). Only the first position
+    is used.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -43,7 +46,7 @@ class Shipped(torch.nn.Module):
 
     @property
     def cache(self) -> Any:
-        """Of all layers; it has one name where some of them see a window, and another elsewhere."""
+        """The cache of all layers; its attribute's name differs for models with sliding windows."""
         inner: Any = self.inner
         return inner.cache if hasattr(inner, "cache") else inner.static_cache
 
@@ -54,12 +57,13 @@ class Shipped(torch.nn.Module):
 
 
 class ShippedForMLX(Shipped):
-    """The same with MLX's caches in place of transformers', as ``export_llm_hf.py`` has it: rings
-    where a layer sees a window.
+    """Like :class:`Shipped` with MLX's caches, as in ``export_llm_hf.py``.
+
+    Layers with a sliding window have ring buffers.
 
     Args:
-        model: its ``attn_implementation`` is "mlx".
-        chunk: tokens of a call at most.
+        model: a model whose ``attn_implementation`` is "mlx".
+        chunk: largest number of tokens of a call.
     """
 
     def __init__(self, model: Any, chunk: int) -> None:
@@ -73,7 +77,7 @@ class ShippedForMLX(Shipped):
             hf_attention.register_mlx_sliding_window_attention(self.inner)
             model.config._attn_implementation = "mlx_sliding_window"
         self.cells = self.cache.kv_cache
-        for number in range(len(self.cells)):  # they are the cells' own
+        for number in range(len(self.cells)):  # MLX's cells have their own buffers
             delattr(self.inner, f"key_cache_{number}")
             delattr(self.inner, f"value_cache_{number}")
 
@@ -84,19 +88,22 @@ class ShippedForMLX(Shipped):
 
 
 class ShippedSensing(Shipped):
-    """The text decoder of a model that sees or hears: tokens (1, L), what was made of a picture or
-    of sound for their places (1, L, width) and positions (L,), to logits (1, L, vocabulary). Where
-    a token is the placeholder, the second stands for it.
+    """The text decoder of a multimodal model.
 
-    ``TorchExportableModuleForVLM`` exports this decoder, over tokens alone and without its head;
-    embeddings and logits are a runner's to make there.
+    It maps tokens (1, L), image or audio embeddings (1, L, width) and positions (L,) to logits
+    (1, L, vocabulary). The embedding replaces every placeholder token.
+
+    ``TorchExportableModuleForVLM`` exports this decoder for tokens only and without its head;
+    there, the runner computes embeddings and logits.
     """
 
     def __init__(self, model: Any, placeholder: int) -> None:
         from transformers import GenerationConfig
 
         decoder = model.get_decoder()
-        decoder.generation_config = GenerationConfig(use_cache=True)  # it has none without a head
+        decoder.generation_config = GenerationConfig(
+            use_cache=True
+        )  # a model without a head has none
         super().__init__(decoder)
         self.head = model.lm_head
         self.placeholder = placeholder
@@ -115,21 +122,21 @@ class ShippedSensing(Shipped):
 
 
 class ShippedListening(torch.nn.Module):
-    """Tokens (1, L), what an encoder made (1, S, width), positions (L,), to logits (1, L,
-    vocabulary): ``Seq2SeqLMDecoderExportableModuleWithStaticCache``.
+    """The decoder that ``Seq2SeqLMDecoderExportableModuleWithStaticCache`` exports.
 
-    It leaves out that T5 divides by the root of its width (``scale_decoder_outputs``): these logits
-    are so many times larger than the model's own.
+    It maps tokens (1, L), encoder states (1, S, width) and positions (L,) to logits (1, L,
+    vocabulary). It omits T5's division by the square root of the width (``scale_decoder_outputs``):
+    its logits are larger than the model's by that factor.
     """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         from transformers.integrations import executorch
 
-        if not hasattr(model, "lm_head"):  # Whisper has another name for it
+        if not hasattr(model, "lm_head"):  # Whisper names it differently
             model.lm_head = model.proj_out
-        # It tells torch how to take a cache apart, though none goes in or out; ExecutorchExporter
-        # (``exporter.py``) tells it otherwise, and whoever comes first in a process is heard.
+        # It registers caches as pytrees, though none is an input or output. ExecutorchExporter
+        # (``exporter.py``) registers them differently, and a process keeps the first registration.
         with patch.object(executorch, "register_dynamic_cache_export_support"):
             self.inner = executorch.Seq2SeqLMDecoderExportableModuleWithStaticCache(
                 model, CAPACITY, 1
@@ -142,9 +149,9 @@ class ShippedListening(torch.nn.Module):
 
         inner: Any = self.inner
         _bind(inner.static_cache, inner)
-        # One and the same; torch.export puts a copy back for each where it can take caches apart.
+        # One object; torch.export makes a copy for each attribute when the cache is a pytree.
         inner.cache.self_attention_cache = inner.static_cache
-        # A program computes the keys of what was heard in each call; eager would keep them.
+        # A program computes the cross-attention keys in each call; eager would cache them.
         inner.cache.cross_attention_cache = DynamicCache(config=inner.config)
         inner.cache.is_updated = dict.fromkeys(inner.cache.is_updated, False)
         logits: torch.Tensor = inner(tokens, heard, positions)
@@ -152,8 +159,11 @@ class ShippedListening(torch.nn.Module):
 
 
 class _Cells:
-    """What transformers takes for a cache: of layers that attend, keys and values, which a step
-    writes to at its positions; of short convolutions, what they saw last."""
+    """A cache with the interface of transformers, kept in buffers.
+
+    Attention layers have keys and values, written at the positions of a step. Short convolutions
+    have their last inputs.
+    """
 
     def __init__(self, buffers: dict[str, torch.Tensor], positions: torch.Tensor) -> None:
         self.buffers = buffers
@@ -162,25 +172,27 @@ class _Cells:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> list[torch.Tensor]:
-        """Of a layer, all that was written."""
+        """Write keys and values of a layer, and return all that the cache holds for it."""
         found = [self.buffers[f"keys_{layer}"], self.buffers[f"values_{layer}"]]
         for cells, new in zip(found, (keys, values), strict=True):
             cells.index_copy_(2, self.positions, new)
         return found
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> torch.Tensor:
-        """Of a convolution, the tokens before this one, which it writes to; none at position 0."""
+        """The previous inputs of a convolution, which it updates; zeros at position 0."""
         return self.buffers[f"conv_{layer}"].mul_(self.positions > 0)
 
     def is_recording_past(self, layer: int) -> bool:
-        """Whether states are kept for going back."""
+        """Whether earlier states are kept for a rollback."""
         return False
 
 
 class Positioned(torch.nn.Module):
-    """Tokens (1, L), positions (L,) and a mask (1, 1, L, capacity) to logits (1, L, vocabulary):
-    where the cache is written to and what of it is seen is given, and nothing is counted. Where
-    layers convolve, L is 1."""
+    """A decoder whose cache positions and mask are inputs, so that it counts nothing itself.
+
+    It maps tokens (1, L), positions (L,) and a mask (1, 1, L, capacity) to logits (1, L,
+    vocabulary). L is 1 for models with convolutions.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -212,8 +224,11 @@ class Positioned(torch.nn.Module):
 
 
 class Recurrent(torch.nn.Module):
-    """Mamba: a token (1, 1) and its position (1,) to logits (1, 1, vocabulary). What its
-    convolutions and recurrences remember is in buffers, which position 0 clears."""
+    """Mamba, with the states of its convolutions and recurrences in buffers.
+
+    It maps a token (1, 1) and its position (1,) to logits (1, 1, vocabulary). Position 0 clears the
+    states.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""Programs as people ship them: what ``ExecutorchExporter`` of transformers makes of its models.
+"""Programs that ``ExecutorchExporter`` of transformers makes of its models.
 
-The exporter exports, lowers and emits by itself, with patches of torch, exir and the backends; the
-cells here execute that program and hold it against the model that it was made of, caches in and out
-included. Models that generate come also in the two parts that ``export_for_generation`` ships, a
-prefill and a decode.
+The exporter exports, lowers and emits a program itself, with its own patches of torch, exir and the
+backends. The cells execute that program and compare it with the model, including the caches that
+are inputs and outputs. Generating models also have cases for the two parts that
+``export_for_generation`` makes, prefill and decode.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch.export import ExportedProgram
 from harness import CallInputs, Case, Exporter, Inputs, arguments
 from suites.models import language, speech, text, vision
 from suites.models.build import VOCABULARY
-from suites.models.inputs import mel, padded, picture, tokens, waveform
-from suites.models.weights import settle
+from suites.models.inputs import mel, padded_tokens, picture, tokens, waveform
+from suites.models.weights import init_weights
 
 Parts = tuple[torch.nn.Module, dict[str, Any]]
 """A model and its inputs by name."""
@@ -29,7 +29,7 @@ Parts = tuple[torch.nn.Module, dict[str, Any]]
 def make(
     module: torch.nn.Module, inputs: CallInputs, backend: str
 ) -> tuple[ExportedProgram, ExecutorchProgramManager]:
-    """What ``ExecutorchExporter`` makes of a model."""
+    """Export a model with ``ExecutorchExporter``; returns the ATen and the ExecuTorch program."""
     from transformers.exporters.configs import ExecutorchConfig
     from transformers.exporters.exporter_dynamo import DynamoExporter
     from transformers.exporters.exporter_executorch import ExecutorchExporter
@@ -37,7 +37,7 @@ def make(
     exported: list[ExportedProgram] = []
 
     class Between(DynamoExporter):
-        """Stands between the exporter and its base, which makes the ATen program."""
+        """A base of the exporter that records the ATen program."""
 
         def export_program(self, *args: Any, **kwargs: Any) -> Any:
             program, metadata = super().export_program(*args, **kwargs)
@@ -45,7 +45,7 @@ def make(
             return program, metadata
 
     class Keeping(ExecutorchExporter, Between):
-        """The exporter, which keeps the ATen program."""
+        """The exporter, with the recording base."""
 
     config = ExecutorchConfig(backend=backend)
     shipped = Keeping().export(module, arguments(inputs)[1], config)
@@ -74,23 +74,25 @@ def _gemma3() -> Parts:
 
 
 def _stage(model: Callable[[], torch.nn.Module], name: str) -> Parts:
-    """One of the parts in which a model that generates is shipped, as ``export_for_generation``
-    takes it apart: it lets the model generate, and keeps the inputs of its first two calls."""
+    """A part of a generating model, as ``export_for_generation`` splits it.
+
+    The exporter runs the model's generation and takes the inputs of the first two calls.
+    """
     from transformers.exporters.utils import decompose_for_generation
 
     part, given = decompose_for_generation(model(), _ids())[name]
-    # The exporter moves flags into the configuration, where they stand already.
+    # The exporter moves flags into the configuration, which already has them.
     flags = {key for key, value in given.items() if value is None or isinstance(value, bool)}
     return part, {key: value for key, value in given.items() if key not in flags}
 
 
 def _bert() -> Parts:
-    ids, mask = padded(16, VOCABULARY, (16, 9))
+    ids, mask = padded_tokens(16, VOCABULARY, (16, 9))
     return text.bert().model, {"input_ids": ids, "attention_mask": mask}
 
 
 def _t5() -> Parts:
-    ids, mask = padded(16, VOCABULARY, (16, 9))
+    ids, mask = padded_tokens(16, VOCABULARY, (16, 9))
     target = tokens(8, VOCABULARY, 2)
     inputs = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": target}
     return text.t5().model, inputs
@@ -103,7 +105,7 @@ def _image(model: Callable[[], torch.nn.Module], side: int) -> Parts:
 def _whisper() -> Parts:
     from transformers import WhisperForConditionalGeneration
 
-    model = settle(WhisperForConditionalGeneration(speech.whisper_config()))
+    model = init_weights(WhisperForConditionalGeneration(speech.whisper_config()))
     return model, {"input_features": mel(64, 80), "decoder_input_ids": tokens(8, VOCABULARY)}
 
 
@@ -141,23 +143,23 @@ MODELS: Mapping[str, Callable[[], Parts]] = {
     "whisper": _whisper,
     "wav2vec2": _wav2vec2,
 }
-"""What makes each model with its inputs."""
+"""Functions that make a model and its inputs, by name."""
 
 
 def build(parts: Callable[[], Parts]) -> tuple[torch.nn.Module, Inputs, dict[str, Any]]:
-    """A model and its inputs as a case takes them."""
+    """Make a model and its inputs for a case."""
     model, inputs = parts()
-    _take_caches_apart(model)
+    _register_caches(model)
     if model._can_set_experts_implementation():  # type: ignore[operator]  # a PreTrainedModel
         model.set_experts_implementation("eager")  # type: ignore[operator]  # the grouped kernel has no float64
     return model, (), inputs
 
 
-def _take_caches_apart(model: torch.nn.Module) -> None:
-    """Teach torch the caches that may go in and come out, which were opaque values else.
+def _register_caches(model: torch.nn.Module) -> None:
+    """Register the caches that may be inputs and outputs as pytrees.
 
-    The exporter teaches it all kinds that are loaded. Static ones stay where they are, in modules
-    that torch.export would leave with fake tensors in them.
+    The exporter registers all loaded cache classes. Static caches are excluded: they stay in their
+    modules, which torch.export would leave with fake tensors.
     """
     from transformers.cache_utils import StaticCache
     from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
@@ -172,14 +174,14 @@ def _take_caches_apart(model: torch.nn.Module) -> None:
 
 
 _PLAIN_TARGETS = {"llama": "*", "llama_decode": "*"}
-# Of two networks of convolutions the one that takes three times as long.
-_AT_NIGHT = {"mobilenet_v2": frozenset({"fp32", "night_model", "nightly"})}
+# The slower of the two convolutional networks, by a factor of three.
+_NIGHTLY_TAGS = {"mobilenet_v2": frozenset({"fp32", "night_model", "nightly"})}
 
 CASES: list[Case] = [
     Case(
         f"exporter/{name}",
         partial(build, parts),
-        tags=_AT_NIGHT.get(name, frozenset({"fp32", "model"})),
+        tags=_NIGHTLY_TAGS.get(name, frozenset({"fp32", "model"})),
         targets="xnnpack:fp32|mlx:fp32",
         plain_targets=_PLAIN_TARGETS.get(name, ""),
         exporter=EXPORTER,

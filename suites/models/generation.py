@@ -1,10 +1,10 @@
-"""Decoders that generate: a prompt, 16 tokens one after the other, and the prompt again.
+"""Decoders that generate: a prompt, 16 tokens one by one, and the prompt again.
 
-The tokens are those that eager chooses, each the likeliest that was not said yet (without that,
-random weights say one word again and again), so that a target which conforms chooses them, too. The
-prompt again is a second conversation, from position 0, in a cache that holds the first. Programs of
-one shape take the prompt token by token, as transformers' own ``generate`` of an exported program
-does; those of dynamic shapes take it at once.
+Eager chooses the tokens: each is the likeliest token that did not occur yet (otherwise random
+weights repeat one word). A target that conforms chooses the same tokens. The repeated prompt is a
+second conversation, from position 0, in a cache that still holds the first. Static programs take
+the prompt token by token, as transformers' ``generate`` of an exported program does. Programs with
+dynamic shapes take it in one call.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from suites.models.language import WINDOW, gemma3, lfm2, llama, mamba, qwen3, sm
 from suites.models.speech import WIDTH, voxtral_model, whisper_config
 from suites.models.text import t5
 from suites.models.vision import smolvlm
-from suites.models.weights import settle
+from suites.models.weights import init_weights
 
 STEPS = 16  # tokens that are generated
 PROMPT = 3
-SENSED = 2  # of its tokens, where something seen or heard stands
-LENGTHS = (5, 1, 8)  # of the prompts of a program that takes several
+SENSED = 2  # tokens of the prompt that an image or audio embedding replaces
+LENGTHS = (5, 1, 8)  # prompt lengths of a program with several prompts
 
 Step = Callable[[torch.Tensor, int], Inputs]
-"""Makes the inputs of a call of tokens (1, L) and the position of the first."""
+"""Makes the inputs of a call from tokens (1, L) and the position of the first."""
 
 
 def positions(words: torch.Tensor, start: int) -> torch.Tensor:
-    """Of tokens (1, L) that begin at one."""
+    """Positions (L,) of tokens (1, L), from the position of the first."""
     return torch.arange(start, start + words.shape[1])
 
 
-def plain() -> Step:
-    """Tokens and positions."""
+def plain_step() -> Step:
+    """Make inputs of tokens and positions."""
     return lambda words, start: (words, positions(words, start))
 
 
-def masked() -> Step:
-    """The same with the mask that a runner gives: of a cache, what is not behind a token."""
+def masked_step() -> Step:
+    """Make inputs of tokens, positions and the mask that a runner gives: no later positions."""
 
     def step(words: torch.Tensor, start: int) -> Inputs:
         at = positions(words, start)
@@ -67,14 +67,14 @@ def masked() -> Step:
     return step
 
 
-def heard() -> Step:
-    """With states of an encoder, the same in every call."""
+def encoder_step() -> Step:
+    """Make inputs of tokens, encoder states (the same in every call) and positions."""
     states = torch.randn(1, 32, WIDTH)
     return lambda words, start: (words, states, positions(words, start))
 
 
-def sensed() -> Step:
-    """With what was made of a picture or of sound, in the places of the first tokens."""
+def media_step() -> Step:
+    """Make inputs of tokens, image or audio embeddings of the first tokens, and positions."""
     made = torch.randn(1, CAPACITY, WIDTH)
 
     def step(words: torch.Tensor, start: int) -> Inputs:
@@ -84,43 +84,46 @@ def sensed() -> Step:
     return step
 
 
-def told(step: Step, prompt: int, at_once: bool) -> list[Inputs]:
-    """The calls that a prompt takes."""
+def prompt_calls(step: Step, prompt: int, at_once: bool) -> list[Inputs]:
+    """Make the calls of a prompt: one, or one for each token."""
     words = tokens(prompt, VOCABULARY)
     if at_once:
         return [step(words, 0)]
     return [step(words[:, at : at + 1], at) for at in range(prompt)]
 
 
-def answered(
-    module: torch.nn.Module, step: Step, asked: Sequence[Inputs], start: int, steps: int
+def generate_calls(
+    module: torch.nn.Module, step: Step, prompt: Sequence[Inputs], start: int, steps: int
 ) -> list[Inputs]:
-    """The calls in which a module says what is likeliest after a prompt, its state left as it is.
+    """Generate tokens after a prompt, on a copy of the module.
 
     Args:
-        module: what generates.
+        module: the decoder; its state does not change.
         step: makes the inputs of a call.
-        asked: the calls of the prompt.
-        start: position of the first token that is generated.
-        steps: how many.
+        prompt: the calls of the prompt.
+        start: position of the first generated token.
+        steps: number of generated tokens.
+
+    Returns:
+        The inputs of the calls after the prompt, one for each generated token.
     """
     speaker = copy.deepcopy(module).eval()
     calls: list[Inputs] = []
     with torch.no_grad():
-        for inputs in asked:
+        for inputs in prompt:
             logits = speaker(*inputs)
         for position in range(start, start + steps):
-            calls.append(step(likeliest(logits, [*asked, *calls]), position))
+            calls.append(step(choose_token(logits, [*prompt, *calls]), position))
             logits = speaker(*calls[-1])
     return calls
 
 
-def likeliest(logits: torch.Tensor, calls: Sequence[Inputs]) -> torch.Tensor:
-    """The token (1, 1) that comes after the last of some logits (1, L, vocabulary).
+def choose_token(logits: torch.Tensor, calls: Sequence[Inputs]) -> torch.Tensor:
+    """Choose the likeliest next token (1, 1) from logits (1, L, vocabulary).
 
     Args:
-        logits: of the last call.
-        calls: all of the conversation; what they said is not said again, and nothing ends it.
+        logits: logits of the last call.
+        calls: all calls of the conversation; their tokens and special tokens are excluded.
     """
     said = torch.cat([call[0][0] for call in calls])
     last = logits[:, -1:].clone()
@@ -129,7 +132,7 @@ def likeliest(logits: torch.Tensor, calls: Sequence[Inputs]) -> torch.Tensor:
     return last.argmax(-1)
 
 
-def generation(
+def generation_case(
     name: str,
     module: Callable[[], torch.nn.Module],
     make: Callable[[], Step],
@@ -140,15 +143,15 @@ def generation(
     targets: str = USUAL,
     plain_targets: str = "",
 ) -> Case:
-    """A case of one conversation for each prompt, and the first prompt again.
+    """Make a case of one conversation for each prompt, and the first prompt again.
 
     Args:
         name: ``architecture/variant``.
-        module: makes it, with telling weights.
-        make: makes the maker of a call's inputs, which may draw what is common to all calls.
-        prompts: length of each.
-        steps: tokens that are generated after the first of them; 4 are after others.
-        dynamic: as ``torch.export.export`` takes it; prompts are then one call each.
+        module: makes the decoder, with weights from :func:`init_weights`.
+        make: makes the ``Step``; it may draw tensors that all calls share.
+        prompts: length of each prompt.
+        steps: number of tokens generated after the first prompt; 4 are generated after the others.
+        dynamic: ``dynamic_shapes`` of ``torch.export.export``; each prompt is then one call.
         targets: globs over targets.
         plain_targets: see :class:`harness.Case`.
     """
@@ -159,9 +162,9 @@ def generation(
         made, step = module(), make()
         calls: list[Inputs] = []
         for length in prompts:
-            asked = told(step, length, at_once)
+            prompt = prompt_calls(step, length, at_once)
             more = 4 if calls else steps
-            calls += [*asked, *answered(made, step, asked, length, more)]
+            calls += [*prompt, *generate_calls(made, step, prompt, length, more)]
         again = calls[: 1 if at_once else prompts[0]]
         first, *further[:] = [*calls, *again]
         return made, first
@@ -182,10 +185,10 @@ def whisper() -> Any:
     """Whisper with its language head."""
     from transformers import WhisperForConditionalGeneration
 
-    return settle(WhisperForConditionalGeneration(whisper_config()))
+    return init_weights(WhisperForConditionalGeneration(whisper_config()))
 
 
-# Where an architecture that decodes as Llama does is taken to.
+# Targets of architectures that decode as Llama does.
 _FEW = "portable:fp32|xnnpack:fp32|mlx:fp32"
 
 _LENGTH = Dim("length", min=1, max=8)
@@ -194,33 +197,43 @@ _MASKED = (*_TOKENS, {2: _LENGTH})
 _HEARD = ({1: _LENGTH}, None, {0: _LENGTH})
 
 CASES: list[Case] = [
-    generation(
+    generation_case(
         "llama/decode",
         lambda: Shipped(llama()),
-        plain,
+        plain_step,
         plain_targets="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
     ),
-    generation("llama/decode_positioned", lambda: Positioned(llama()), masked, targets=FLOAT),
-    generation("lfm2/decode_positioned", lambda: Positioned(lfm2()), masked, targets=FLOAT),
-    generation("qwen3/decode", lambda: Shipped(qwen3()), plain, targets=_FEW),
-    generation("gemma3/decode", lambda: Shipped(gemma3()), plain, targets=f"{_FEW}|tosa:fp"),
-    # Where XNNPACK's gelu is right, to see its cache.
-    generation(
+    generation_case(
+        "llama/decode_positioned", lambda: Positioned(llama()), masked_step, targets=FLOAT
+    ),
+    generation_case(
+        "lfm2/decode_positioned", lambda: Positioned(lfm2()), masked_step, targets=FLOAT
+    ),
+    generation_case("qwen3/decode", lambda: Shipped(qwen3()), plain_step, targets=_FEW),
+    generation_case(
+        "gemma3/decode", lambda: Shipped(gemma3()), plain_step, targets=f"{_FEW}|tosa:fp"
+    ),
+    # XNNPACK's exact gelu is correct, so that this case checks the cache.
+    generation_case(
         "gemma3/decode_exact_gelu",
         lambda: Shipped(gemma3(hidden_activation="gelu")),
-        plain,
+        plain_step,
         targets="xnnpack:fp32",
     ),
-    generation("smollm3/decode", lambda: Shipped(smollm3()), plain, targets=_FEW),
-    generation("whisper/decode", lambda: ShippedListening(whisper()), heard, targets=FLOAT),
-    generation(
-        "voxtral/decode", lambda: ShippedSensing(voxtral_model(), PLACE), sensed, targets=FLOAT
+    generation_case("smollm3/decode", lambda: Shipped(smollm3()), plain_step, targets=_FEW),
+    generation_case(
+        "whisper/decode", lambda: ShippedListening(whisper()), encoder_step, targets=FLOAT
     ),
-    generation("smolvlm/decode", lambda: ShippedSensing(smolvlm(), PLACE), sensed, targets=_FEW),
-    generation("t5/decode", lambda: ShippedListening(t5().model), heard, targets=_FEW),
-    generation("mamba/decode", lambda: Recurrent(mamba()), plain, targets=FLOAT),
+    generation_case(
+        "voxtral/decode", lambda: ShippedSensing(voxtral_model(), PLACE), media_step, targets=FLOAT
+    ),
+    generation_case(
+        "smolvlm/decode", lambda: ShippedSensing(smolvlm(), PLACE), media_step, targets=_FEW
+    ),
+    generation_case("t5/decode", lambda: ShippedListening(t5().model), encoder_step, targets=_FEW),
+    generation_case("mamba/decode", lambda: Recurrent(mamba()), plain_step, targets=FLOAT),
     *(
-        generation(
+        generation_case(
             f"{name}/decode_dynamic",
             lambda make=make, wrap=wrap: wrap(make()),
             step,
@@ -229,40 +242,40 @@ CASES: list[Case] = [
             targets=targets,
         )
         for name, make, wrap, step, shapes, targets in [
-            ("llama", llama, Shipped, plain, _TOKENS, DYNAMIC),
-            ("qwen3", qwen3, Shipped, plain, _TOKENS, _FEW),
-            ("gemma3", gemma3, Shipped, plain, _TOKENS, "portable:fp32|mlx:fp32"),
-            ("whisper", whisper, ShippedListening, heard, _HEARD, _FEW),
+            ("llama", llama, Shipped, plain_step, _TOKENS, DYNAMIC),
+            ("qwen3", qwen3, Shipped, plain_step, _TOKENS, _FEW),
+            ("gemma3", gemma3, Shipped, plain_step, _TOKENS, "portable:fp32|mlx:fp32"),
+            ("whisper", whisper, ShippedListening, encoder_step, _HEARD, _FEW),
         ]
     ),
-    generation(
+    generation_case(
         "llama/decode_positioned_dynamic",
         lambda: Positioned(llama()),
-        masked,
+        masked_step,
         prompts=LENGTHS,
         dynamic=_MASKED,
         targets=DYNAMIC,
     ),
-    generation(
+    generation_case(
         "llama/decode_mlx_cache",
         lambda: ShippedForMLX(_for_mlx(llama), 8),
-        plain,
+        plain_step,
         prompts=LENGTHS,
         dynamic=_TOKENS,
         targets="mlx:fp32",
     ),
-    generation(
+    generation_case(
         "gemma3/decode_mlx_ring",
         lambda: ShippedForMLX(_for_mlx(gemma3), WINDOW),
-        plain,
+        plain_step,
         prompts=LENGTHS,
         dynamic=_TOKENS,
         targets="mlx:fp32",
     ),
-    generation(
+    generation_case(
         "llama/decode_mlx_off_graph",
         lambda: DecoderOffGraph(llama, 8),
-        plain,
+        plain_step,
         prompts=LENGTHS,
         dynamic=_TOKENS,
         targets="mlx:fp32",

@@ -1,6 +1,6 @@
-"""Inputs as people have them: text with special tokens, speech-like sound, pictures.
+"""Realistic inputs of models: text with special tokens, speech-like sound, pictures.
 
-All draw from torch's global generator, which :meth:`harness.Case.make` seeds.
+All functions draw from torch's global generator, which :meth:`harness.Case.make` seeds.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import math
 import torch
 
 PAD, BEGIN, END = 0, 1, 2
-"""Special tokens; those of text begin at 3."""
+"""Special tokens; text tokens begin at 3."""
 PLACE = 3
-"""The token in whose places stands what a model sees or hears, where it does either."""
+"""The placeholder token, which multimodal models replace by image or audio embeddings."""
 
 RATE = 16_000  # samples a second
-_HOP, _WINDOW = 160, 400  # samples, as Whisper and NeMo have them
+_HOP, _WINDOW = 160, 400  # samples, as in Whisper and NeMo
 
 
 def tokens(length: int, vocabulary: int, batch: int = 1) -> torch.Tensor:
-    """Token ids (batch, length): a begin, then words of which a few come again and again."""
+    """Token ids (batch, length): a begin token, then words, some of which are frequent."""
     words = torch.randint(3, vocabulary, (batch, length))
     frequent = torch.randint(3, vocabulary, (batch, 4))
     again = torch.rand(batch, length) < 0.5
@@ -28,7 +28,9 @@ def tokens(length: int, vocabulary: int, batch: int = 1) -> torch.Tensor:
     return ids
 
 
-def padded(length: int, vocabulary: int, lengths: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+def padded_tokens(
+    length: int, vocabulary: int, lengths: tuple[int, ...]
+) -> tuple[torch.Tensor, ...]:
     """Token ids and their mask, (batch, length) each: sentences of the given lengths, each with an
     end, then padding."""
     ids = tokens(length, vocabulary, len(lengths))
@@ -38,9 +40,11 @@ def padded(length: int, vocabulary: int, lengths: tuple[int, ...]) -> tuple[torc
     return ids.where(mask, PAD), mask.long()
 
 
-def causal(length: int, window: int = 0) -> torch.Tensor:
-    """The additive mask (1, 1, length, length) that a runner gives: each position sees itself and
-    those before it, only the last ``window`` of them where that is given."""
+def causal_mask(length: int, window: int = 0) -> torch.Tensor:
+    """The additive causal mask (1, 1, length, length) that a runner gives.
+
+    With ``window``, each position sees only the last ``window`` positions, itself included.
+    """
     distance = torch.arange(length)[:, None] - torch.arange(length)[None]
     seen = (distance >= 0) & (distance < (window or length))
     return torch.zeros(length, length).masked_fill(~seen, torch.finfo(torch.float32).min)[
@@ -49,8 +53,11 @@ def causal(length: int, window: int = 0) -> torch.Tensor:
 
 
 def waveform(samples: int) -> torch.Tensor:
-    """Sound (samples,) within ±1, of speech's kind: voiced syllables of a gliding pitch with two
-    formants, hisses between them, and silence at the end."""
+    """Speech-like sound (samples,) within ±1.
+
+    It has voiced syllables with a gliding pitch and two formants, hisses between them, and silence
+    at the end.
+    """
     time = torch.arange(samples) / RATE
     pitch = 110 * (1 + 0.2 * torch.sin(2 * math.pi * (0.7 * time + torch.rand(1))))
     phase = 2 * math.pi * torch.cumsum(pitch / RATE, 0)
@@ -90,8 +97,10 @@ def _filters(bands: int, bins: int) -> torch.Tensor:
 
 
 def picture(height: int, width: int = 0) -> torch.Tensor:
-    """A picture (1, 3, height, width) of 8 bits, normalized as ImageNet's: a smooth ground, a
-    saturated light, a dark box with sharp edges, noise of a sensor."""
+    """A picture (1, 3, height, width) of 8 bits, normalized as ImageNet's.
+
+    It has a smooth background, a saturated light, a dark box with sharp edges, and sensor noise.
+    """
     width = width or height
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     turn, place = torch.rand(3) * 6, torch.rand(2) * 0.5 + 0.25

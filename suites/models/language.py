@@ -1,7 +1,7 @@
-"""Decoder-only language models, the whole sequence at once. Their caches are in generation.py.
+"""Decoder-only language models over a whole sequence, without a cache (see generation.py).
 
-Positions and masks are inputs, as a runner gives them: what transformers makes of a mask that it is
-not given counts packed sequences with a cumulative sum.
+Positions and masks are inputs, as a runner gives them. A mask that transformers makes itself counts
+packed sequences with a cumulative sum.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.models.build import DYNAMIC, EVERY, VOCABULARY, Field, Make, model
-from suites.models.inputs import BEGIN, END, PAD, causal, tokens
-from suites.models.weights import settle
+from suites.models.inputs import BEGIN, END, PAD, causal_mask, tokens
+from suites.models.weights import init_weights
 
 WINDOW = 8  # positions that a sliding layer sees
 
@@ -32,7 +32,7 @@ SIZES = {
 
 
 class Causal(torch.nn.Module):
-    """Tokens and positions (1, L), a mask (1, 1, L, L), to logits (1, L, vocabulary)."""
+    """Maps tokens and positions (1, L) and a mask (1, 1, L, L) to logits (1, L, vocabulary)."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Causal(torch.nn.Module):
         return self.logits(tokens, positions, mask)
 
     def logits(self, tokens: torch.Tensor, positions: torch.Tensor, masks: Any) -> torch.Tensor:
-        """The model's, with one mask or one of each name."""
+        """The model's logits, with one mask or a mask by kind of layer."""
         logits: torch.Tensor = self.model(
             input_ids=tokens, position_ids=positions, attention_mask=masks, use_cache=False
         ).logits
@@ -52,7 +52,7 @@ class Causal(torch.nn.Module):
 
 
 class Sliding(Causal):
-    """The same with a second mask, for layers that see a window."""
+    """Like :class:`Causal`, with a second mask for layers with a sliding window."""
 
     def forward(  # type: ignore[override]
         self,
@@ -69,14 +69,14 @@ def llama(**sizes: Any) -> torch.nn.Module:
     """Llama: rotary positions, grouped-query attention, gated MLP."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    return settle(LlamaForCausalLM(LlamaConfig(**{**SIZES, **SPECIAL, **sizes})))
+    return init_weights(LlamaForCausalLM(LlamaConfig(**{**SIZES, **SPECIAL, **sizes})))
 
 
 def qwen3(**sizes: Any) -> torch.nn.Module:
     """Qwen3: queries and keys are normalized head by head."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    return settle(Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **SPECIAL, **sizes})))
+    return init_weights(Qwen3ForCausalLM(Qwen3Config(**{**SIZES, **SPECIAL, **sizes})))
 
 
 def gemma3(**sizes: Any) -> torch.nn.Module:
@@ -88,7 +88,7 @@ def gemma3(**sizes: Any) -> torch.nn.Module:
         "layer_types": ["sliding_attention", "full_attention"],
         "query_pre_attn_scalar": 64,
     }
-    return settle(Gemma3ForCausalLM(Gemma3TextConfig(**{**SIZES, **SPECIAL, **own, **sizes})))
+    return init_weights(Gemma3ForCausalLM(Gemma3TextConfig(**{**SIZES, **SPECIAL, **own, **sizes})))
 
 
 def smollm3(**sizes: Any) -> torch.nn.Module:
@@ -96,7 +96,7 @@ def smollm3(**sizes: Any) -> torch.nn.Module:
     from transformers import SmolLM3Config, SmolLM3ForCausalLM
 
     own = {"no_rope_layers": [1, 0]}
-    return settle(SmolLM3ForCausalLM(SmolLM3Config(**{**SIZES, **SPECIAL, **own, **sizes})))
+    return init_weights(SmolLM3ForCausalLM(SmolLM3Config(**{**SIZES, **SPECIAL, **own, **sizes})))
 
 
 def lfm2(**sizes: Any) -> torch.nn.Module:
@@ -105,7 +105,7 @@ def lfm2(**sizes: Any) -> torch.nn.Module:
 
     plain = {name: size for name, size in SIZES.items() if name != "head_dim"}
     own = {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}
-    return settle(Lfm2ForCausalLM(Lfm2Config(**{**plain, **SPECIAL, **own, **sizes})))
+    return init_weights(Lfm2ForCausalLM(Lfm2Config(**{**plain, **SPECIAL, **own, **sizes})))
 
 
 def qwen3_moe(**sizes: Any) -> torch.nn.Module:
@@ -116,10 +116,10 @@ def qwen3_moe(**sizes: Any) -> torch.nn.Module:
         "num_experts": 4,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 64,
-        # As transformers' own exporters have it: the others have kernels that nobody lowers.
+        # As in transformers' exporters: no backend lowers the kernels of the other implementations.
         "experts_implementation": "batched_mm",
     }
-    return settle(Qwen3MoeForCausalLM(Qwen3MoeConfig(**{**SIZES, **SPECIAL, **own, **sizes})))
+    return init_weights(Qwen3MoeForCausalLM(Qwen3MoeConfig(**{**SIZES, **SPECIAL, **own, **sizes})))
 
 
 def mamba(**sizes: Any) -> torch.nn.Module:
@@ -127,27 +127,27 @@ def mamba(**sizes: Any) -> torch.nn.Module:
     from transformers import MambaConfig, MambaForCausalLM
 
     own = {"vocab_size": VOCABULARY, "hidden_size": 64, "num_hidden_layers": 2}
-    return settle(MambaForCausalLM(MambaConfig(**{**own, **SPECIAL, **sizes})))
+    return init_weights(MambaForCausalLM(MambaConfig(**{**own, **SPECIAL, **sizes})))
 
 
 def sentence(length: int, window: int = 0) -> Make:
-    """Inputs of :class:`Causal`, or with a window of :class:`Sliding`."""
+    """Make inputs of :class:`Causal`, or, with a window, of :class:`Sliding`."""
 
     def make() -> Inputs:
-        given = (tokens(length, VOCABULARY), torch.arange(length)[None], causal(length))
-        return (*given, causal(length, window)) if window else given
+        given = (tokens(length, VOCABULARY), torch.arange(length)[None], causal_mask(length))
+        return (*given, causal_mask(length, window)) if window else given
 
     return make
 
 
 def ids(length: int) -> Make:
-    """Token ids alone."""
+    """Make token ids."""
     return lambda: (tokens(length, VOCABULARY),)
 
 
 _LENGTH = Dim("length", min=2, max=32)
 _LENGTHS = ({1: _LENGTH}, {1: _LENGTH}, {2: _LENGTH, 3: _LENGTH})
-_SPAN = (2, 32)  # the bounds themselves, after a length between
+_SPAN = (2, 32)  # the bounds of the range, after a length between them
 
 CASES: list[Case] = [
     model(

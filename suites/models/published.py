@@ -1,7 +1,7 @@
-"""The architectures in their published shapes, with random weights: at night.
+"""Nightly cases of the architectures in their published shapes, with random weights.
 
-Of large ones there is one layer of each kind; vocabularies are small, because an embedding of
-150,000 rows says nothing that one of 256 does not. Sizes are those of the configs named.
+Large models are cut to one layer of each kind. Vocabularies are small, because an embedding of
+150,000 rows tests nothing that one of 256 rows does not. Sizes come from the named configs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from harness import Case, Inputs
 from suites.models import language, speech, text, vision
 from suites.models.build import VOCABULARY, Field, Make, model
-from suites.models.inputs import causal, tokens
+from suites.models.inputs import causal_mask, tokens
 from suites.models.language import Causal, Sliding, ids, sentence
 from suites.models.speech import frames_first, sound, spectrogram
 from suites.models.text import sentences, translation
@@ -33,7 +33,7 @@ def real(
     targets: str = _FAST,
     memory: float = 0.0,
 ) -> Case:
-    """A case of the real scale, ``architecture/config``."""
+    """Make a case of the real scale, ``architecture/config``."""
     case = model(name, module, *calls, targets=targets, memory=memory)
     return replace(case, tags=(case.tags - {"model"}) | {"published", "nightly"})
 
@@ -41,12 +41,12 @@ def real(
 def decoder(
     make: Callable[..., torch.nn.Module], around: type[Causal] = Causal, **sizes: Any
 ) -> Callable[[], torch.nn.Module]:
-    """A language model of one layer."""
+    """Return a function that makes a language model of one layer."""
     return lambda: around(make(**{"num_hidden_layers": 1, "max_position_embeddings": 512, **sizes}))
 
 
 def _whisper_decoded() -> Inputs:
-    text = tokens(16, VOCABULARY), torch.arange(16)[None], causal(16)
+    text = tokens(16, VOCABULARY), torch.arange(16)[None], causal_mask(16)
     return (*text, torch.randn(1, 1500, 384))
 
 
@@ -176,8 +176,8 @@ CASES: list[Case] = [
         memory=8,
     ),
     real(
-        # 4 of the 24 layers of uncased: none normalizes, and with random weights float32 itself is
-        # left with 14 dB of all of them.
+        # 4 of the 24 layers: none normalizes, and with random weights float32 reaches only 14 dB
+        # over all of them.
         "mobilebert/uncased_layers",
         partial(text.mobilebert, hidden_size=512, num_hidden_layers=4, num_attention_heads=4,
                 intermediate_size=512),

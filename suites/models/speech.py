@@ -1,4 +1,4 @@
-"""Speech: encoders over spectrograms and over raw sound, decoders that attend to them."""
+"""Speech models: encoders of spectrograms and raw sound, decoders that attend to them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.models.build import DYNAMIC, EVERY, VOCABULARY, Field, Make, model
-from suites.models.inputs import BEGIN, END, PAD, PLACE, causal, mel, tokens, waveform
+from suites.models.inputs import BEGIN, END, PAD, PLACE, causal_mask, mel, tokens, waveform
 from suites.models.language import SIZES as LANGUAGE
-from suites.models.weights import settle
+from suites.models.weights import init_weights
 
 WIDTH = 128
 
 
 def whisper_config(**sizes: Any) -> Any:
-    """Of Whisper: 32 positions of sound in place of 1,500."""
+    """Make a configuration of Whisper with 32 positions of sound instead of 1,500."""
     from transformers import WhisperConfig
 
     own = {
@@ -42,15 +42,18 @@ def whisper_config(**sizes: Any) -> Any:
 
 
 def whisper_encoder(**sizes: Any) -> torch.nn.Module:
-    """Two convolutions, the second of stride 2, and a transformer."""
+    """Whisper's encoder: two convolutions, the second of stride 2, and a transformer."""
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-    return Field(settle(WhisperEncoder(whisper_config(**sizes))), "last_hidden_state")
+    return Field(init_weights(WhisperEncoder(whisper_config(**sizes))), "last_hidden_state")
 
 
 class Listening(torch.nn.Module):
-    """A decoder: tokens and positions (1, L), a mask (1, 1, L, L), sound (1, S, width), to logits
-    by its tied embedding."""
+    """A decoder with a tied embedding.
+
+    It maps tokens and positions (1, L), a mask (1, 1, L, L) and encoder states (1, S, width) to
+    logits (1, L, vocabulary).
+    """
 
     def __init__(self, decoder: Any) -> None:
         super().__init__()
@@ -70,15 +73,17 @@ class Listening(torch.nn.Module):
 
 
 def whisper_decoder(**sizes: Any) -> torch.nn.Module:
-    """A transformer that attends to itself and to the sound."""
+    """Whisper's decoder: a transformer with self-attention and cross-attention to the sound."""
     from transformers.models.whisper.modeling_whisper import WhisperDecoder
 
-    return Listening(settle(WhisperDecoder(whisper_config(**sizes))))
+    return Listening(init_weights(WhisperDecoder(whisper_config(**sizes))))
 
 
 class Voxtral(torch.nn.Module):
-    """Voxtral, in the parts that it runs as: sound (1, bands, frames) becomes embeddings, which
-    stand before those of the text; logits of both."""
+    """Voxtral: maps sound (1, bands, frames), text, positions and a mask to logits.
+
+    The embeddings of the sound precede those of the text; there are logits for both.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -101,7 +106,7 @@ class Voxtral(torch.nn.Module):
 
 
 def voxtral_model(**sizes: Any) -> Any:
-    """Whisper's encoder, a projector over four frames at a time, Llama."""
+    """Voxtral: Whisper's encoder, a projector over four frames at a time, Llama."""
     from transformers import VoxtralConfig, VoxtralForConditionalGeneration
 
     audio = {
@@ -115,11 +120,11 @@ def voxtral_model(**sizes: Any) -> Any:
     }
     text = {**LANGUAGE, "num_hidden_layers": 1, **sizes}
     config = VoxtralConfig(audio_config=audio, text_config=text, audio_token_id=PLACE)
-    return settle(VoxtralForConditionalGeneration(config))
+    return init_weights(VoxtralForConditionalGeneration(config))
 
 
 def voxtral(**sizes: Any) -> torch.nn.Module:
-    """All of it, over sound and text at once."""
+    """Voxtral over sound and text in one call."""
     return Voxtral(voxtral_model(**sizes))
 
 
@@ -137,18 +142,21 @@ def _parakeet_encoder(**sizes: Any) -> dict[str, Any]:
 
 
 def parakeet_ctc(**sizes: Any) -> torch.nn.Module:
-    """A conformer after three convolutions of stride 2, and a head for every frame."""
+    """Parakeet CTC: three convolutions of stride 2, a conformer, and a head for every frame."""
     from transformers import ParakeetCTCConfig, ParakeetForCTC
 
     config = ParakeetCTCConfig(
         encoder_config=_parakeet_encoder(**sizes), vocab_size=64, pad_token_id=63
     )
-    return Field(settle(ParakeetForCTC(config), mel(80, 80).mT), "logits")
+    return Field(init_weights(ParakeetForCTC(config), mel(80, 80).mT), "logits")
 
 
 class Transducer(torch.nn.Module):
-    """A step of Parakeet's TDT: token (1, 1), states of the LSTM (layers, 1, width) and a frame
-    (1, 1, width), to logits of tokens and durations and the next states."""
+    """One step of Parakeet's TDT decoder.
+
+    It maps a token (1, 1), LSTM states (layers, 1, width) and a frame (1, 1, width) to logits of
+    tokens and durations, and the next states.
+    """
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -165,18 +173,19 @@ class Transducer(torch.nn.Module):
 
 
 def parakeet_tdt(**sizes: Any) -> torch.nn.Module:
-    """The prediction network and the joint network; the encoder is CTC's."""
+    """Parakeet TDT's prediction and joint networks; the encoder is that of CTC."""
     from transformers import ParakeetForTDT, ParakeetTDTConfig
 
     own = {"vocab_size": 64, "blank_token_id": 63, "decoder_hidden_size": WIDTH}
     config = ParakeetTDTConfig(
         **{"encoder_config": _parakeet_encoder(num_hidden_layers=1), **own, **sizes}
     )
-    return Transducer(settle(ParakeetForTDT(config)))
+    return Transducer(init_weights(ParakeetForTDT(config)))
 
 
 def wav2vec2(**sizes: Any) -> torch.nn.Module:
-    """Seven convolutions over raw sound, positions by a grouped convolution, a transformer."""
+    """wav2vec 2.0: seven convolutions over raw sound, a grouped convolution for positions, a
+    transformer."""
     from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
     own = {
@@ -189,12 +198,12 @@ def wav2vec2(**sizes: Any) -> torch.nn.Module:
         "num_conv_pos_embeddings": 16,
         "num_conv_pos_embedding_groups": 4,
     }
-    return Field(settle(Wav2Vec2ForCTC(Wav2Vec2Config(**{**own, **sizes}))), "logits")
+    return Field(init_weights(Wav2Vec2ForCTC(Wav2Vec2Config(**{**own, **sizes}))), "logits")
 
 
 class Dictation(torch.nn.Module):
-    """Moonshine: sound (1, samples), tokens and positions (1, L), a mask (1, 1, L, L), to logits
-    (1, L, vocabulary)."""
+    """Moonshine: maps sound (1, samples), tokens and positions (1, L) and a mask (1, 1, L, L) to
+    logits (1, L, vocabulary)."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -214,7 +223,7 @@ class Dictation(torch.nn.Module):
 
 
 def moonshine(**sizes: Any) -> torch.nn.Module:
-    """Three convolutions over raw sound, rotary positions in encoder and decoder."""
+    """Moonshine: three convolutions over raw sound, rotary positions in encoder and decoder."""
     from transformers import MoonshineConfig, MoonshineForConditionalGeneration
 
     own = {
@@ -229,26 +238,28 @@ def moonshine(**sizes: Any) -> torch.nn.Module:
             f"{part}_num_attention_heads": 2,
             f"{part}_num_key_value_heads": 2,
         }
-    return Dictation(settle(MoonshineForConditionalGeneration(MoonshineConfig(**{**own, **sizes}))))
+    return Dictation(
+        init_weights(MoonshineForConditionalGeneration(MoonshineConfig(**{**own, **sizes})))
+    )
 
 
 def spectrogram(frames: int, bands: int = 80) -> Make:
-    """A mel spectrogram (1, bands, frames)."""
+    """Make a mel spectrogram (1, bands, frames)."""
     return lambda: (mel(frames, bands),)
 
 
 def frames_first(frames: int, bands: int = 80) -> Make:
-    """The same as NeMo has it, (1, frames, bands)."""
+    """Make a mel spectrogram in NeMo's layout, (1, frames, bands)."""
     return lambda: (mel(frames, bands).mT.contiguous(),)
 
 
 def sound(samples: int) -> Make:
-    """Raw sound (1, samples)."""
+    """Make raw sound (1, samples)."""
     return lambda: (waveform(samples)[None],)
 
 
 def _said(length: int) -> Inputs:
-    return tokens(length, VOCABULARY), torch.arange(length)[None], causal(length)
+    return tokens(length, VOCABULARY), torch.arange(length)[None], causal_mask(length)
 
 
 def _heard() -> Inputs:
@@ -257,7 +268,7 @@ def _heard() -> Inputs:
 
 def _spoken() -> Inputs:
     text = tokens(12, VOCABULARY)
-    return mel(64, 128), text, torch.arange(20)[None], causal(20)
+    return mel(64, 128), text, torch.arange(20)[None], causal_mask(20)
 
 
 def _step() -> Inputs:

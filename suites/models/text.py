@@ -10,8 +10,8 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.models.build import DYNAMIC, EVERY, FLOAT, VOCABULARY, Make, Masked, model
-from suites.models.inputs import BEGIN, END, PAD, padded, tokens
-from suites.models.weights import settle
+from suites.models.inputs import BEGIN, END, PAD, padded_tokens, tokens
+from suites.models.weights import init_weights
 
 LABELS = 8
 SIZES = {
@@ -30,7 +30,9 @@ def bert(**sizes: Any) -> torch.nn.Module:
     """BERT with a head over the first position."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    return Masked(settle(BertForSequenceClassification(BertConfig(**{**SIZES, **sizes}))), "logits")
+    return Masked(
+        init_weights(BertForSequenceClassification(BertConfig(**{**SIZES, **sizes}))), "logits"
+    )
 
 
 def mobilebert(**sizes: Any) -> torch.nn.Module:
@@ -40,8 +42,8 @@ def mobilebert(**sizes: Any) -> torch.nn.Module:
     own = {"intermediate_size": 128, "intra_bottleneck_size": 128, "embedding_size": 128}
     config = MobileBertConfig(**{**SIZES, **own, **sizes})
     made = MobileBertForSequenceClassification(config)
-    # Its norms have no statistics that would bring anything to size.
-    return Masked(settle(made, embedding=2 * config.embedding_size**0.5, gain=0.6), "logits")
+    # Its norms have no statistics, so that they do not normalize.
+    return Masked(init_weights(made, embedding=2 * config.embedding_size**0.5, gain=0.6), "logits")
 
 
 class Translator(torch.nn.Module):
@@ -69,10 +71,10 @@ def t5(**sizes: Any) -> torch.nn.Module:
         **{"vocab_size": VOCABULARY, "decoder_start_token_id": BEGIN, "eos_token_id": END, **own,
            **sizes}
     )  # fmt: skip
-    made = settle(T5ForConditionalGeneration(config), embedding=2 * config.d_model**0.5)
+    made = init_weights(T5ForConditionalGeneration(config), embedding=2 * config.d_model**0.5)
     with torch.no_grad():
         for name, weight in made.named_parameters():
-            if name.endswith(".q.weight"):  # trained ones make up for the scale that is not there
+            if name.endswith(".q.weight"):  # trained weights compensate for the missing scale
                 weight /= config.d_kv**0.5
             elif "relative_attention_bias" in name:
                 weight.normal_()
@@ -95,15 +97,15 @@ class Tagger(torch.nn.Module):
 
 
 def sentences(length: int, *lengths: int) -> Make:
-    """Ids and mask of sentences that are padded to a length."""
-    return lambda: padded(length, VOCABULARY, lengths)
+    """Make ids and mask of sentences that are padded to a length."""
+    return lambda: padded_tokens(length, VOCABULARY, lengths)
 
 
 def translation(length: int, *lengths: int) -> Make:
-    """The same, and what is translated so far."""
+    """Make padded sentences, their mask, and the target tokens so far."""
 
     def make() -> Inputs:
-        return (*padded(length, VOCABULARY, lengths), tokens(8, VOCABULARY, len(lengths)))
+        return (*padded_tokens(length, VOCABULARY, lengths), tokens(8, VOCABULARY, len(lengths)))
 
     return make
 
@@ -123,7 +125,7 @@ CASES: list[Case] = [
     ),
     model(
         "tagger/tiny",
-        lambda: settle(Tagger(), embedding=8.0),
+        lambda: init_weights(Tagger(), embedding=8.0),
         lambda: (tokens(5, VOCABULARY),),
         lambda: (tokens(5, VOCABULARY),),
         targets=EVERY,

@@ -12,10 +12,10 @@ from harness import Case
 from suites.models.build import DYNAMIC, EVERY, FLOAT, PICTURES, Field, Make, model
 from suites.models.inputs import PAD, PLACE, picture
 from suites.models.language import SIZES as LANGUAGE
-from suites.models.weights import settle
+from suites.models.weights import init_weights
 
 LABELS = 16
-_QUERIES = 128**0.5  # each number of a learned query is of size 1
+_QUERIES = 128**0.5  # gives the elements of a learned query the size 1
 SIDE = 64  # pixels
 SIZES = {
     "hidden_size": 128,
@@ -27,7 +27,7 @@ SIZES = {
 }
 
 
-def several(side: int) -> torch.Tensor:
+def make_pictures(side: int) -> torch.Tensor:
     """Pictures (8, 3, side, side), from which batch norms take their statistics."""
     return torch.cat([picture(side) for _ in range(8)])
 
@@ -36,14 +36,16 @@ def deit(**sizes: Any) -> torch.nn.Module:
     """DeiT: a distillation token beside the class token."""
     from transformers import DeiTConfig, DeiTForImageClassification
 
-    return Field(settle(DeiTForImageClassification(DeiTConfig(**{**SIZES, **sizes}))), "logits")
+    return Field(
+        init_weights(DeiTForImageClassification(DeiTConfig(**{**SIZES, **sizes}))), "logits"
+    )
 
 
 def vit(**sizes: Any) -> torch.nn.Module:
     """The vision transformer."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    return Field(settle(ViTForImageClassification(ViTConfig(**{**SIZES, **sizes}))), "logits")
+    return Field(init_weights(ViTForImageClassification(ViTConfig(**{**SIZES, **sizes}))), "logits")
 
 
 def dinov2(**sizes: Any) -> torch.nn.Module:
@@ -52,7 +54,7 @@ def dinov2(**sizes: Any) -> torch.nn.Module:
 
     own = {**SIZES, "image_size": 56, "mlp_ratio": 2}
     own.pop("intermediate_size")
-    return Field(settle(Dinov2Model(Dinov2Config(**{**own, **sizes}))), "last_hidden_state")
+    return Field(init_weights(Dinov2Model(Dinov2Config(**{**own, **sizes}))), "last_hidden_state")
 
 
 def siglip(**sizes: Any) -> torch.nn.Module:
@@ -61,24 +63,26 @@ def siglip(**sizes: Any) -> torch.nn.Module:
 
     own = {**SIZES, "patch_size": 16}
     own.pop("num_labels")
-    return Field(settle(SiglipVisionModel(SiglipVisionConfig(**{**own, **sizes}))), "pooler_output")
+    return Field(
+        init_weights(SiglipVisionModel(SiglipVisionConfig(**{**own, **sizes}))), "pooler_output"
+    )
 
 
 def smolvlm(**sizes: Any) -> Any:
     """SmolVLM: SigLIP's tower, a connector that makes one of four patches, Llama."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
-    seeing = {**SIZES, "num_hidden_layers": 1, "patch_size": 16}
-    seeing.pop("num_labels")
+    vision_sizes = {**SIZES, "num_hidden_layers": 1, "patch_size": 16}
+    vision_sizes.pop("num_labels")
     text = {**LANGUAGE, "model_type": "llama", "num_hidden_layers": 1, **sizes}
     config = SmolVLMConfig(
-        vision_config=seeing, text_config=text, image_token_id=PLACE, pad_token_id=PAD
+        vision_config=vision_sizes, text_config=text, image_token_id=PLACE, pad_token_id=PAD
     )
-    return settle(SmolVLMForConditionalGeneration(config))
+    return init_weights(SmolVLMForConditionalGeneration(config))
 
 
-def seeing_part(part: str) -> torch.nn.Module:
-    """One of the parts in which ``TorchExportableModuleForVLM`` exports a model."""
+def make_vlm_part(part: str) -> torch.nn.Module:
+    """Make one of the parts that ``TorchExportableModuleForVLM`` exports of a model."""
     from transformers.integrations.executorch import TorchExportableModuleForVLM
 
     found: torch.nn.Module = getattr(TorchExportableModuleForVLM(smolvlm()), part)
@@ -91,7 +95,7 @@ def mobilenet_v2(**sizes: Any) -> torch.nn.Module:
 
     own = {"depth_multiplier": 0.25, "image_size": SIDE, "num_labels": LABELS}
     made = MobileNetV2ForImageClassification(MobileNetV2Config(**{**own, **sizes}))
-    return Field(settle(made, several(made.config.image_size)), "logits")
+    return Field(init_weights(made, make_pictures(made.config.image_size)), "logits")
 
 
 def resnet(**sizes: Any) -> torch.nn.Module:
@@ -106,7 +110,7 @@ def resnet(**sizes: Any) -> torch.nn.Module:
         "num_labels": LABELS,
     }
     made = ResNetForImageClassification(ResNetConfig(**{**own, **sizes}))
-    return Field(settle(made, several(SIDE)), "logits")
+    return Field(init_weights(made, make_pictures(SIDE)), "logits")
 
 
 def efficientnet(**sizes: Any) -> torch.nn.Module:
@@ -121,7 +125,7 @@ def efficientnet(**sizes: Any) -> torch.nn.Module:
         "num_labels": LABELS,
     }
     made = EfficientNetForImageClassification(EfficientNetConfig(**{**own, **sizes}))
-    return Field(settle(made, several(made.config.image_size)), "logits")
+    return Field(init_weights(made, make_pictures(made.config.image_size)), "logits")
 
 
 class Detections(torch.nn.Module):
@@ -162,12 +166,12 @@ def rf_detr(**sizes: Any) -> torch.nn.Module:
         "num_labels": 8,
         "group_detr": 1,
     }
-    made = settle(
+    made = init_weights(
         RfDetrForObjectDetection(RfDetrConfig(**{**own, **sizes})),
-        several(112),
+        make_pictures(112),
         embedding=_QUERIES,
     )
-    with torch.no_grad():  # trained ones move a box little, where it is the exponential of a size
+    with torch.no_grad():  # trained weights change a box little, whose size is an exponential
         for name, weight in made.named_parameters():
             if "bbox_embed" in name and ".layers.2." in name:
                 weight *= 0.1
@@ -204,7 +208,7 @@ def rt_detr(**sizes: Any) -> torch.nn.Module:
         "num_denoising": 0,
     }
     made = RTDetrForObjectDetection(RTDetrConfig(**{**own, **sizes}))
-    return Detections(settle(made, several(SIDE), embedding=_QUERIES))
+    return Detections(init_weights(made, make_pictures(SIDE), embedding=_QUERIES))
 
 
 def sam2(**sizes: Any) -> torch.nn.Module:
@@ -229,43 +233,43 @@ def sam2(**sizes: Any) -> torch.nn.Module:
         backbone_feature_sizes=[[16, 16], [8, 8], [4, 4]],
         fpn_hidden_size=64,
     )
-    return Field(settle(Sam2VisionModel(config)), "fpn_hidden_states")
+    return Field(init_weights(Sam2VisionModel(config)), "fpn_hidden_states")
 
 
 def pictures(height: int, width: int = 0) -> Make:
-    """A picture."""
+    """Make a picture (1, 3, height, width)."""
     return lambda: (picture(height, width),)
 
 
 _TWO = (pictures(SIDE), pictures(SIDE))
-# Activations in 8 bits with a range as it comes are for transformers: hardly a signal comes through
-# fifty convolutions (3 dB of MobileNetV2's).
+# int8_dynamic suits transformers: after fifty convolutions hardly any signal is left (3 dB in
+# MobileNetV2).
 _RESNET = "|".join(part for part in EVERY.split("|") if part != "xnnpack:int8_dynamic")
-# What of the transformers shows as DINOv2 does elsewhere.
-_BORN = "xnnpack:fp32|metal:fp32"
-# Which queries are the best of a picture hangs on the last bit, and all outputs on that: where a
-# recipe rounds coarsely, two right programs have nothing in common. (XNNPACK's quantizer fails.)
+# On the other targets DINOv2 covers the vision transformers.
+_FEW = "xnnpack:fp32|metal:fp32"
+# The last bit decides which queries of a picture are the best, and all outputs depend on them: with
+# coarse rounding two correct programs have nothing in common. (XNNPACK's quantizer fails.)
 DETECTORS = f"{FLOAT}|xnnpack:int8"
 
 
-def growing(
+def dynamic_pictures(
     name: str, make: Callable[[], torch.nn.Module], step: int = 32, targets: str = DYNAMIC
 ) -> Case:
-    """A case of pictures of any size: one between the bounds, then these.
+    """Make a case of pictures of any size: one between the bounds, then the bounds.
 
     Args:
         name: ``architecture/variant``.
-        make: makes it.
-        step: what sides are multiples of: the stride of the whole network.
-        targets: globs over those that it is taken to.
+        make: makes the module.
+        step: divisor of the sides: the stride of the whole network.
+        targets: globs over the targets.
     """
     sizes = [pictures(2 * step, 3 * step), pictures(2 * step), pictures(4 * step)]
     sides = {at: step * Dim(side, min=2, max=4) for at, side in ((2, "height"), (3, "width"))}
     return model(name, make, *sizes, dynamic=(sides,), targets=targets)
 
 
-def interpolated(transformer: torch.nn.Module) -> torch.nn.Module:
-    """The same with the embeddings of its positions stretched to the size of a picture."""
+def interpolate_positions(transformer: torch.nn.Module) -> torch.nn.Module:
+    """Make a transformer interpolate its position embeddings to the size of the picture."""
     assert isinstance(transformer, Field)
     return Field(transformer.model, transformer.field, interpolate_pos_encoding=True)
 
@@ -277,17 +281,17 @@ CASES: list[Case] = [
     model("siglip/tiny", siglip, *_TWO),
     model(
         "smolvlm/vision",
-        lambda: Field(seeing_part("vision_encoder"), "last_hidden_state"),
+        lambda: Field(make_vlm_part("vision_encoder"), "last_hidden_state"),
         *_TWO,
         targets=FLOAT,
     ),
     model(
         "smolvlm/connector",
-        lambda: seeing_part("connector"),
+        lambda: make_vlm_part("connector"),
         *(lambda: (torch.randn(1, 16, 128),),) * 2,
     ),
-    # In bfloat16 no signal comes through its fifty convolutions; in XNNPACK's 8 bits so little that
-    # what is rounded first decides the rest: 3 of 20 pictures were beyond the bound, by up to 1.42.
+    # In bfloat16 no signal passes its fifty convolutions. In XNNPACK's int8 so little passes that
+    # the first rounding decides the rest: 3 of 20 pictures exceeded the bound, by up to 1.42.
     model(
         "mobilenet_v2/tiny",
         mobilenet_v2,
@@ -303,10 +307,10 @@ CASES: list[Case] = [
     ),
     model("efficientnet/tiny", efficientnet, *_TWO, targets=PICTURES),
     model("rf_detr/tiny", rf_detr, pictures(112), pictures(112), targets=DETECTORS),
-    # Arm's TOSA at night (night.py): a minute and a half.
+    # Arm's TOSA takes a minute and a half and runs nightly (night.py).
     model("sam2/tiny", sam2, *_TWO, targets=f"{DYNAMIC}|xnnpack:int8|mlx:int4"),
-    growing("resnet/dynamic", resnet),
-    growing("dinov2/dynamic", dinov2, 28),
-    growing("vit/dynamic", lambda: interpolated(vit()), 32, _BORN),
-    growing("deit/dynamic", lambda: interpolated(deit()), 32, _BORN),
+    dynamic_pictures("resnet/dynamic", resnet),
+    dynamic_pictures("dinov2/dynamic", dinov2, 28),
+    dynamic_pictures("vit/dynamic", lambda: interpolate_positions(vit()), 32, _FEW),
+    dynamic_pictures("deit/dynamic", lambda: interpolate_positions(deit()), 32, _FEW),
 ]

@@ -1,5 +1,7 @@
-"""Random weights of trained ones' kind: values keep their size from layer to layer, attention is
-neither uniform nor one-hot, norms differ by channel. ``tests/test_telling_models.py`` measures it.
+"""Random weights with the statistics of trained weights.
+
+Activations keep their size from layer to layer, attention is neither uniform nor one-hot, and norms
+differ by channel. ``tests/test_telling_models.py`` measures this.
 """
 
 from __future__ import annotations
@@ -19,23 +21,24 @@ _NORM = 0.3  # deviation of the logarithm of a norm's scale
 _BIAS = 0.1
 
 
-def settle(
+def init_weights(
     model: Model, *inputs: Any, embedding: float = _SPREAD, gain: float = 1.0, **named: Any
 ) -> Model:
-    """Give a model telling weights, in place, drawn from torch's global generator.
+    """Draw weights with the statistics of trained weights, in place, from torch's global generator.
 
-    A matrix that sums N terms gets the deviation 1/√N, which keeps the size of what it is given; an
-    embedding of width N 2/√N, so that logits of a tied head spread by 2; the scale of a norm
-    exp(0.3 x); a bias 0.1 x; x normal. What is neither a constant nor noise at first (the decay of
-    a state-space model, a table of positions) keeps its values.
+    A matrix that sums N terms gets the standard deviation 1/√N, which keeps the size of its input.
+    An embedding of width N gets 2/√N, so that logits of a tied head have a deviation of 2. The
+    scale of a norm is exp(0.3 x) and a bias is 0.1 x, where x is standard normal. A parameter whose
+    initial values are neither constant nor noise (the decay of a state-space model, a table of
+    positions) keeps them.
 
     Args:
-        model: with the weights that its class gave it.
-        inputs: of one call, from which batch norms take their statistics; as many samples as make
-            good ones. None for a model without.
-        embedding: deviation of an embedding times the root of its width.
-        gain: of every matrix; below 1 where residuals are summed and nothing normalizes them.
-        named: those by name.
+        model: the model, with the initial weights of its class.
+        inputs: inputs of one call, from which batch norms take their statistics; enough samples
+            for good statistics. Omit for a model without batch norms.
+        embedding: deviation of an embedding times the square root of its width.
+        gain: factor of every matrix; below 1 where residuals are summed and not normalized.
+        named: keyword inputs of the call.
 
     Returns:
         The model, in eval mode.
@@ -66,18 +69,18 @@ def _normal(parameter: torch.Tensor, deviation: float) -> None:
 
 
 def _owned(model: torch.nn.Module, of: Any) -> set[int]:
-    """Identities of the weights of modules of a class or several."""
+    """Identities of the weights of all modules of one or more classes."""
     return {id(module.weight) for module in model.modules() if isinstance(module, of)}
 
 
 def _is_noise(parameter: torch.Tensor) -> bool:
-    """Whether a matrix or kernel was drawn: its rows differ."""
+    """Whether a matrix or kernel was drawn at random: its rows differ."""
     return parameter.ndim >= 2 and not bool((parameter == parameter[:1]).all())
 
 
 @contextmanager
 def _observing(model: torch.nn.Module) -> Iterator[None]:
-    """While it lasts, batch norms take the statistics of what they see as their own."""
+    """Inside the context, batch norms replace their statistics by those of the current batch."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

@@ -15,9 +15,11 @@ from harness import Recipe, Target, registry
 
 
 class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
-    """Takes no node. Before anything is lowered it scales the first half of each row of a weight in
-    the state of the program, wherever it stands there and by whatever name. A norm behind the layer
-    would take a factor on the whole weight out again."""
+    """A partitioner that takes no node and corrupts a weight before lowering.
+
+    It scales the first half of each row of the weight in the program's state, under any name. It
+    does not scale the whole weight, because a norm after the layer would remove the factor.
+    """
 
     def __init__(self, weight: torch.Tensor, factor: float) -> None:
         super().__init__()
@@ -47,8 +49,8 @@ class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
         return torch.nn.Parameter(scaled, requires_grad=False) if is_parameter else scaled
 
 
-def with_wrong_weight(target: str, weight: torch.Tensor, factor: float) -> Recipe:
-    """The recipe of a target whose programs have a factor on half a weight."""
+def make_wrong_weight_recipe(target: str, weight: torch.Tensor, factor: float) -> Recipe:
+    """Make the recipe of a target whose programs have a factor on half a weight."""
     recipe = registry.recipe(Target.parse(target))
     return replace(
         recipe,

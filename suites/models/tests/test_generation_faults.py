@@ -1,4 +1,4 @@
-"""Faults of compilers in a decoder's state are red on every target that decodes."""
+"""Compiler faults in a decoder's state are detected on every target that decodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from harness import Status, run_cell, trace
 from harness.tracing.tests.planting import Edit, edge_operator, make_faulty_recipe
 from suites.models.decoding import Shipped
-from suites.models.generation import generation, plain
+from suites.models.generation import generation_case, plain_step
 from suites.models.language import llama
 
 NIGHTLY = pytest.mark.nightly
@@ -19,11 +19,11 @@ TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
 WRITES = {"aten.index_put.default", "aten.index_copy.default"}
 BASE = 10_000.0  # of Llama's rotary positions
 
-SHORT = generation("llama/short", lambda: Shipped(llama()), plain, steps=2)
+SHORT = generation_case("llama/short", lambda: Shipped(llama()), plain_step, steps=2)
 
 
 def put_before(node: torch.fx.Node, given: torch.fx.Node, operator: str, number: float) -> bool:
-    """Give a node what an operator of a number makes of one of its arguments."""
+    """Insert an operator with a number between a node and one of its arguments."""
     with node.graph.inserting_before(node):
         wrong = node.graph.call_function(edge_operator(operator), (given, number))
     wrong.meta = dict(given.meta)
@@ -32,12 +32,12 @@ def put_before(node: torch.fx.Node, given: torch.fx.Node, operator: str, number:
 
 
 def name_of(node: torch.fx.Node) -> str:
-    """``aten.add.Tensor``, whatever the dialect."""
+    """Name of the node's operator, such as ``aten.add.Tensor``, in any dialect."""
     return str(getattr(node.target, "_op", node.target))
 
 
 def writes_one_on(node: torch.fx.Node) -> bool:
-    """Keys and values go to the cell after their own."""
+    """Write keys and values one position too late."""
     if name_of(node) not in WRITES:
         return False
     index = node.args[2] if "copy" in name_of(node) else node.args[1][2]  # type: ignore[index]
@@ -46,7 +46,7 @@ def writes_one_on(node: torch.fx.Node) -> bool:
 
 
 def sees_one_more(node: torch.fx.Node) -> bool:
-    """The mask lets a token see the one after it."""
+    """Make the mask let a token see the next one."""
     if name_of(node) != "aten.le.Tensor":
         return False
     query = node.args[1]
@@ -55,7 +55,7 @@ def sees_one_more(node: torch.fx.Node) -> bool:
 
 
 def turns_slower(node: torch.fx.Node) -> bool:
-    """The base of rotary positions is 1 % larger: each frequency is a power of it."""
+    """Make the base of rotary positions 1 % larger: each frequency is a power of it."""
     for given in node.all_input_nodes:
         if given.op == "placeholder" and given.name.endswith("rotary_emb_inv_freq"):
             exponent = math.log(1.01 * BASE) / math.log(BASE)
@@ -68,7 +68,7 @@ BY_DAY = {("portable:fp32", writes_one_on), ("mlx:fp32", sees_one_more)}
 
 
 class Counted:
-    """An edit, and how often it was made."""
+    """An edit that counts how often it changed a node."""
 
     def __init__(self, edit: Edit) -> None:
         self.edit = edit

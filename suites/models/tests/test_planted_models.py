@@ -1,4 +1,4 @@
-"""A weight that is off by half a percent turns every model red, and the trace names its layer."""
+"""A weight that is wrong by half a percent fails every model, and the trace names its layer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from harness import Case, trace
-from suites.models.tests.planting import with_wrong_weight
+from suites.models.tests.planting import make_wrong_weight_recipe
 from suites.models.tests.test_telling_models import MODELS
 
 TARGETS = ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32"]
-# A node that leaves its bound on the target before the planted one does, fault or not.
+# A node that exceeds its bound on the target without the fault, before the corrupted node.
 OWN = {
     ("gemma3/tiny", "xnnpack:fp32"): "aten.gelu.default",
     ("siglip/tiny", "xnnpack:fp32"): "aten.gelu.default",
@@ -24,9 +24,12 @@ OWN = {
 BY_DAY = {("llama/tiny", "mlx:fp32"), ("resnet/tiny", "xnnpack:fp32")}
 
 
-def weight_of(case: Case) -> tuple[str, torch.Tensor]:
-    """A matrix or kernel in the middle of a model, by its name. An embedding is none, nor is
-    what is no factor of a product (Mamba's ``A_log``)."""
+def find_weight(case: Case) -> tuple[str, torch.Tensor]:
+    """Find a matrix or kernel in the middle of a model, and its name.
+
+    Embeddings do not count, nor do parameters that are not a factor of a product (Mamba's
+    ``A_log``).
+    """
     module = case.make().module
     embeddings = {
         id(part.weight) for part in module.modules() if isinstance(part, torch.nn.Embedding)
@@ -56,8 +59,8 @@ def weight_of(case: Case) -> tuple[str, torch.Tensor]:
     ],
 )
 def test_half_a_percent_of_a_weight_is_found_in_its_layer(case: Case, target: str) -> None:
-    name, weight = weight_of(case)
-    found = trace(case, target, recipe=with_wrong_weight(target, weight, 1.005))
+    name, weight = find_weight(case)
+    found = trace(case, target, recipe=make_wrong_weight_recipe(target, weight, 1.005))
     if found.stage is not None:
         pytest.skip(f"does not come so far: {found.problem}")
     assert found.problem is not None

@@ -1,4 +1,4 @@
-"""Weights and inputs of the models tell something: nothing vanishes, saturates or is uniform."""
+"""Weights and inputs of the models are conclusive: nothing vanishes, saturates or is uniform."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODELS = [
 
 
 class Attentions(TorchFunctionMode):
-    """Notes the weights of all attention: entropy over that of a uniform one over what is seen."""
+    """Records the entropy of all attention weights, relative to uniform ones over visible keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def _scores(
 
 @contextmanager
 def _sizes(module: torch.nn.Module) -> Iterator[dict[str, float]]:
-    """The root mean square of what each part with weights returns."""
+    """Record the root mean square of the output of each submodule with weights."""
     found: dict[str, float] = {}
     hooks = []
     for name, part in module.named_modules():
