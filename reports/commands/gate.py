@@ -85,7 +85,7 @@ def _gate(
     if annotations is None:
         annotations = os.environ.get("GITHUB_ACTIONS") == "true"
     if annotations:
-        begin, end = github.quotes()
+        begin, end = github.make_stop_commands()
         click.echo(begin)
         try:
             terminal.render(judged, under)

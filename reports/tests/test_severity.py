@@ -248,18 +248,18 @@ def test_the_gate_is_red_from_a_severity_on(
 def test_what_is_not_red_for_its_severity_is_listed() -> None:
     found = judged("passed", "minor", MAJOR)
     assert (found.exit_code, found.red) == (0, [])
-    assert "1 change below the severity" in found.sentence
+    assert "1 mismatch below severity_at_least" in found.sentence
     out = io.StringIO()
     gate_terminal.render(found, console=Console(file=out, width=160))
     for text in (out.getvalue(), gate_markdown.render(found)):
-        assert "Below the severity that is red: 1 newly failing" in text
+        assert "Mismatches below severity_at_least: 1 newly failing" in text
         assert "mismatch, minor" in text
     results = json.loads(sarif.render(found))["runs"][0]["results"]
     assert [(one["level"], one["properties"]) for one in results] == [
         ("note", {"severity": "minor"})
     ]
     skipped = ElementTree.fromstring(gate_junit.render(found)).iter("skipped")
-    assert "below the severity that is red" in next(iter(skipped)).get("message", "")
+    assert "mismatch below severity_at_least" in next(iter(skipped)).get("message", "")
     red = judged("passed", "critical", MAJOR)
     results = json.loads(sarif.render(red))["runs"][0]["results"]
     assert [(one["level"], one["properties"]["severity"]) for one in results] == [

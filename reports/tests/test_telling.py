@@ -127,7 +127,7 @@ def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
     assert judge(run, worse, parse(""), today=TODAY).exit_code == 1
     required = parse('required_targets = ["tosa:fp"]')
     said = judge(run, run, required, today=TODAY).obstacles
-    assert "required target tosa:fp: no cell came to a conclusion" in said
+    assert "required target tosa:fp has no conclusive cell" in said
 
 
 def test_losing_the_signal_is_a_change(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Gate: a run held against a baseline under a policy; green, red, or could not judge.
+"""Gate: judge a run by its changes from a baseline: green, red, or could not judge.
 
-:func:`judge` gives the judgement as a value; ``terminal``, ``markdown``, ``github``,
+:func:`judge` returns the judgement as a value; ``terminal``, ``markdown``, ``github``,
 ``sarif`` and ``junit`` render it. docs/gate.md is the reference of the policy.
 """
 

@@ -1,7 +1,8 @@
-"""The judgement of a run against a baseline under a policy, as a value.
+"""Judge a run by its changes from a baseline, under a policy.
 
-Red is what is certainly worse. What keeps a run from being judged is an obstacle. A run is green
-only when it has neither; a certain red counts although there are obstacles.
+A change that the policy forbids is red. A reason why the run cannot be judged is an obstacle. A run
+is green only without both. A red change counts even if there are obstacles, unless the two runs
+cannot be compared at all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from reports.comparison.snapshot import RunSnapshot, take_snapshot
 
 
 class Colour(enum.Enum):
-    """What came of a gate; the value is the exit code."""
+    """The result of a gate; the value is the exit code."""
 
     GREEN = 0
     RED = 1
@@ -33,26 +34,26 @@ class Colour(enum.Enum):
 
     @property
     def words(self) -> str:
-        """How reports call it."""
+        """The result as reports print it."""
         return {0: "green", 1: "red", 2: "could not judge"}[self.value]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a gate found.
+    """The result of a gate and its reasons.
 
     Attributes:
         colour: the result.
-        found: the diff it rests on, of the judged cells only.
-        red: changes that the policy makes red, worst first.
-        waived: changes that a valid waiver excuses.
-        known: cells that fail as they did in the baseline, unless the policy makes them red.
-        noted: other changes for the worse, which the policy allows.
-        mild: changes that would be red and are of mismatches below the policy's severity, worst
+        found: the diff of the judged cells.
+        red: changes that the policy forbids, worst first.
+        waived: changes that a valid waiver excuses, with the waiver.
+        known: cells that fail as in the baseline, unless the policy makes them red.
+        noted: other changes for the worse that the policy allows.
+        mild: mismatches below the policy's severity, which are not red for that reason, worst
             first.
-        waivers: what is wrong with waivers, a line each; red.
-        obstacles: why the run cannot be called green, a line each.
-        warnings: what a reader must know besides.
+        waivers: problems of waivers, one line each; they are red.
+        obstacles: reasons why the run cannot be green, one line each.
+        warnings: other facts that a reader must know.
         judged: number of cells that were judged.
     """
 
@@ -75,16 +76,20 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """What the result rests on, in one sentence."""
-        parts = [
+        """The counts behind the result, in one sentence."""
+        parts: list[tuple[int, str, *tuple[str, ...]]] = [
             (len(self.red), "red change"),
             (len(self.waivers), "waiver problem"),
             (len(self.obstacles), "obstacle"),
             (len(self.waived), "waived change"),
             (len(self.known), "known failure"),
-            (len(self.mild), "change below the severity"),
+            (
+                len(self.mild),
+                "mismatch below severity_at_least",
+                "mismatches below severity_at_least",
+            ),
         ]
-        shown = [text.count(number, noun) for number, noun in parts if number]
+        shown = [text.count(number, *nouns) for number, *nouns in parts if number]
         judged = f"{text.count(self.judged, 'cell')} judged"
         return ", ".join([judged, *(shown or ["nothing red"])])
 
@@ -97,20 +102,20 @@ def judge(
     today: datetime.date | None = None,
     subset: int | None = None,
 ) -> Judgement:
-    """Judge a run.
+    """Judge a run under a policy.
 
     Args:
-        baseline: what it is held against.
-        run: the run.
-        policy: what is red.
-        today: the day that waivers are held against; by default the current one, in UTC.
-        subset: declares the run to be narrower than the baseline, with at least so many
-            conclusive cells; overrides the policy's ``subset_min_cells``.
+        baseline: the run or stored baseline to compare with.
+        run: the run to judge.
+        policy: the rules.
+        today: the date for the expiry of waivers; by default the current one, in UTC.
+        subset: declares that the run selects fewer cells than the baseline, and requires at
+            least this many conclusive cells; overrides the policy's ``subset_min_cells``.
     """
     today = today or datetime.datetime.now(datetime.UTC).date()
     subset = policy.subset_min_cells if subset is None else subset
     old, new = _selected(take_snapshot(baseline), policy), _selected(take_snapshot(run), policy)
-    found = diff(old, new, policy.limits)
+    found = diff(old, new, policy.find_thresholds)
     changes = sorted(
         [*found.changes, *_over_limit(old, new, policy, found)],
         key=lambda change: change.order,
@@ -120,35 +125,35 @@ def judge(
     waived: list[tuple[Change, Waiver]] = []
     rest: list[Change] = []
     mild: list[Change] = []
-    # What follows from a change is judged with it, unless the policy lets that pass.
+    # Consequences are judged with their change. If the policy allows that, judge them alone.
     queue = deque(changes)
     while queue:
         change = queue.popleft()
         by = next((waiver for waiver in valid if _excuses(waiver, change)), None)
         if by is not None:
             waived.append((change, by))
-        elif change.kind not in policy.red_kinds(change.target):
+        elif change.kind not in policy.find_red_kinds(change.target):
             rest.append(change)
             queue.extendleft(reversed(change.followers))
         elif policy.is_tolerated(change):
             mild.append(change)
-            # What else is known of the same error follows; its quality was not rated.
+            # Judge those consequences that have no severity, such as a lower quality.
             queue.extendleft(each for each in change.followers if not policy.is_tolerated(each))
         else:
             red.append(change)
-    fatal, hindering = obstacles.find_obstacles(found, rest, policy, subset)
+    fatal, others = obstacles.find_obstacles(found, rest, policy, subset)
     expired, unmatched = _waiver_problems(policy, changes, new, today, subset)
-    if fatal or hindering:
-        # In a run that is not whole, a waiver may match what is not there yet.
+    if fatal or others:
+        # In an incomplete run, a waiver may match a cell that has not run yet.
         later, unmatched = unmatched, []
-        hindering = [*hindering, *later]
+        others = [*others, *later]
     problems = [*expired, *unmatched]
     if fatal:
         colour = Colour.UNJUDGED
     elif red or problems:
         colour = Colour.RED
     else:
-        colour = Colour.UNJUDGED if hindering else Colour.GREEN
+        colour = Colour.UNJUDGED if others else Colour.GREEN
     return Judgement(
         colour=colour,
         found=found,
@@ -162,8 +167,8 @@ def judge(
         ],
         mild=mild,
         waivers=problems,
-        obstacles=[*fatal, *hindering],
-        warnings=obstacles.warnings(found, subset),
+        obstacles=[*fatal, *others],
+        warnings=obstacles.list_warnings(found, subset),
         judged=len(new.cells),
     )
 
@@ -179,8 +184,8 @@ def _over_limit(
     """Cells that use more of their bound than the policy's limit, and did not before."""
     already = {change.id for change in found.select_kind(ChangeKind.BOUND_UP)}
     for name, cell in new.cells.items():
-        limit, used = policy.limits(cell.target).bound_used_limit, cell.worst_bound_used
-        # What is outside its bound is a mismatch, or an expected one.
+        limit, used = policy.find_thresholds(cell.target).bound_used_limit, cell.worst_bound_used
+        # An output outside its bound is already a mismatch, or an expected one.
         if limit is None or used is None or not cell.outcome.is_pass or name in already:
             continue
         before = old.cells.get(name)
@@ -206,7 +211,7 @@ def _waiver_problems(
     today: datetime.date,
     subset: int | None,
 ) -> tuple[list[str], list[str]]:
-    """Expired waivers, and those that match nothing."""
+    """Describe waivers that expired and waivers that match no change."""
     expired, unmatched = [], []
     for waiver in policy.waiver:
         if waiver.expires < today:
@@ -215,10 +220,10 @@ def _waiver_problems(
                 "cause, or extend it with a reason"
             )
         elif not any(_excuses(waiver, each) for one in changes for each in (one, *one.followers)):
-            # A narrower run says nothing of cells that it did not select.
-            spoken_of = any(matches_any_glob(waiver.cell, name) for name in run.cells)
-            if subset is None or spoken_of:
+            # A subset has no result for cells that it did not select.
+            is_selected = any(matches_any_glob(waiver.cell, name) for name in run.cells)
+            if subset is None or is_selected:
                 unmatched.append(
-                    f"{waiver.title} matches no such change (owner {waiver.owner}); remove it"
+                    f"{waiver.title} matches no change (owner {waiver.owner}); remove it"
                 )
     return expired, unmatched

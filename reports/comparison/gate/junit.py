@@ -1,4 +1,4 @@
-"""A judgement as JUnit XML: a suite a target, a test a cell, and a suite for the gate itself."""
+"""Render a judgement as JUnit XML: a suite per target, a test per cell, and a suite ``gate``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from reports.comparison.snapshot import CellFacts
 
 
 def render(judged: Judgement) -> str:
-    """The document. A red change is a failure, an obstacle an error; what did not execute, was
-    waived or failed before is skipped, with its reason."""
+    """Render the document.
+
+    A red change is a failure, an obstacle an error. Cells that did not execute, are waived or
+    failed before are skipped, with the reason.
+    """
     root = xml.Element("testsuites", name="conform gate")
     red: dict[str, list[Change]] = {}
     for change in judged.red:
         red.setdefault(change.id, []).append(change)
     excused = {change.id: f"waived: {waiver.reason}" for change, waiver in judged.waived}
     excused |= {change.id: "fails as in the baseline" for change in judged.known}
-    mild = "below the severity that is red"
+    mild = "mismatch below severity_at_least"
     excused |= {change.id: f"{mild}: {change.description}" for change in judged.mild}
     cells = dict(judged.found.after.cells)
     for name, changes in red.items():
@@ -54,7 +57,7 @@ def _test(suite: xml.Element, name: str, cell: CellFacts, red: list[Change], exc
 
 def _gate(root: xml.Element, judged: Judgement) -> None:
     suite = xml.SubElement(root, "testsuite", name="gate")
-    # One test that is always there: a document without tests reads as a success.
+    # This test is always present: a document without tests would count as success.
     test = xml.SubElement(suite, "testcase", classname="gate", name="could judge")
     if judged.obstacles:
         error = xml.SubElement(test, "error", type="obstacle", message=_safe(judged.obstacles[0]))

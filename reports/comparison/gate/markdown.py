@@ -1,4 +1,4 @@
-"""A judgement as Markdown of bounded length, for a comment on a pull request."""
+"""Render a judgement as Markdown of bounded length, for a comment on a pull request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reports.comparison.diff.words import kinds_of
 from reports.comparison.gate.judge import Colour, Judgement
 from reports.render.markdown import Bounded, code, more, prose, table
 
-#: The first line: by it a workflow finds its own comment and replaces it.
+#: The first line; a workflow finds its own comment by it and replaces that.
 MARK = "<!-- conform-gate -->"
 
 _SHOWN = 25
@@ -18,7 +18,7 @@ _SIGNS = {Colour.GREEN: "✅", Colour.RED: "❌", Colour.UNJUDGED: "⚠️"}
 
 
 def render(judged: Judgement) -> str:
-    """The whole judgement, worst first; what does not fit is counted and named."""
+    """Render the judgement, worst first; the text counts and names omitted parts."""
     found = judged.found
     page = Bounded()
     page.add(f"{MARK}\n## {_SIGNS[judged.colour]} Conformance gate: {judged.colour.words}")
@@ -31,11 +31,11 @@ def render(judged: Judgement) -> str:
     page.add(_folded(f"{text.count(len(rest), 'more red change')}", _table(rest)),
              name=f"{len(rest):,} more red changes")  # fmt: skip
     page.add(_folded("Environment", environment(found)), name="environment")
-    page.add(_lines("To know", [*judged.warnings, *found.remarks]), name="remarks")
-    page.add(_section("Known failures, red in the baseline too", judged.known), name="known")
-    page.add(_section("Below the severity that is red", judged.mild), name="mild mismatches")
+    page.add(_lines("Notes", [*judged.warnings, *found.remarks]), name="remarks")
+    page.add(_section("Known failures, also red in the baseline", judged.known), name="known")
+    page.add(_section("Mismatches below severity_at_least", judged.mild), name="mild mismatches")
     page.add(_waived(judged), name="waived")
-    page.add(_section("Worse, and allowed by the policy", judged.noted), name="allowed changes")
+    page.add(_section("Worse, but allowed by the policy", judged.noted), name="allowed changes")
     return page.text
 
 
@@ -87,5 +87,5 @@ def _lines(title: str, lines: list[str]) -> str:
 
 
 def _folded(title: str, body: str) -> str:
-    # The blank lines make GitHub read what is inside as Markdown.
+    # GitHub renders the body as Markdown only between blank lines.
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""

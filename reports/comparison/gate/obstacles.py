@@ -1,4 +1,4 @@
-"""What keeps a gate from calling a run green although nothing in it is red."""
+"""Obstacles: reasons why a gate cannot call a run green although no change is red."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reports.outcome import CellOutcome
 
 _LENGTH = 500
 
-#: A cell of the baseline that this run says nothing of.
+#: Changes of a baseline cell that has no result in this run.
 LOSSES = (
     ChangeKind.DISAPPEARED,
     ChangeKind.NOT_RUN,
@@ -25,24 +25,24 @@ LOSSES = (
     ChangeKind.NEWLY_LOWERED,
 )
 
-# pytest's exit codes: all well, some failed; what is above says that the session itself broke.
+# pytest's exit code for failed tests; a larger one says that the session itself failed.
 _FAILED = 1
 
 
 def find_obstacles(
     found: Diff, rest: list[Change], policy: Policy, subset: int | None
 ) -> tuple[list[str], list[str]]:
-    """What makes the two incomparable, and what merely hinders.
+    """Find obstacles: first those that forbid a comparison, then all others.
 
     Args:
         found: the diff of the judged cells.
         rest: changes that are neither red nor waived.
-        policy: what is asked of a run.
-        subset: the declared minimum of a narrower run, if it is one.
+        policy: requirements on a run.
+        subset: minimum of conclusive cells of a declared subset; None for a full run.
     """
     old, new = found.before, found.after
     fatal = [*_incomparable(old, new)]
-    hindering = [
+    others = [
         *(f"the run is incomplete: {reason}" for reason in new.incomplete),
         *_ending(old, new),
         *_backends(old, new, subset),
@@ -54,14 +54,14 @@ def find_obstacles(
         *_unused_targets(found, policy),
     ]
     if old.incomplete and not old.stored:
-        hindering += [f"the baseline is incomplete: {reason}" for reason in old.incomplete]
+        others += [f"the baseline is incomplete: {reason}" for reason in old.incomplete]
     return [text.line(item, _LENGTH) for item in fatal], [
-        text.line(item, _LENGTH) for item in hindering
+        text.line(item, _LENGTH) for item in others
     ]
 
 
-def warnings(found: Diff, subset: int | None) -> list[str]:
-    """What does not decide and must be known."""
+def list_warnings(found: Diff, subset: int | None) -> list[str]:
+    """List facts that do not change the result but that a reader must know."""
     lines = [
         f"the baseline was accepted incomplete: {reason}"
         for reason in found.before.incomplete
@@ -71,7 +71,7 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
         gone = len(found.select_kind(ChangeKind.DISAPPEARED))
         lines.append(
             f"declared a subset of at least {text.count(subset, 'cell')}: "
-            f"{text.count(gone, 'cell')} of the baseline were not looked at"
+            f"{text.count(gone, 'cell')} of the baseline were not judged"
         )
     return [text.line(item, _LENGTH) for item in lines]
 
@@ -79,16 +79,16 @@ def warnings(found: Diff, subset: int | None) -> list[str]:
 def _incomparable(old: RunSnapshot, new: RunSnapshot) -> list[str]:
     lines = []
     if not old.cells:
-        lines.append("no cell of the baseline is selected by the policy, or it is empty")
+        lines.append("the baseline has no cell that the policy selects")
     if not new.cells:
-        lines.append("no cell of the run is selected by the policy, or the run is empty")
+        lines.append("the run has no cell that the policy selects")
     both = [(cell, new.cells[name]) for name, cell in old.cells.items() if name in new.cells]
     unlike = [pair for pair in both if pair[0].seed != pair[1].seed]
     if unlike:
         a, b = unlike[0]
         lines.append(
             f"{text.count(len(unlike), 'cell')} ran with another seed: {a.seed} in the baseline, "
-            f"{b.seed} now; inputs and weights are not the same"
+            f"{b.seed} now; inputs and weights differ"
         )
     return lines
 
@@ -101,21 +101,23 @@ def _ending(old: RunSnapshot, new: RunSnapshot) -> list[str]:
         lines.append(f"and {len(fresh) - 10:,} more problems")
     status = info.exit_status
     if status is not None and status not in (0, _FAILED):
-        lines.append(f"the run ended with exit status {status}: the session itself broke")
+        lines.append(f"the run ended with exit status {status}: the session itself failed")
     red = any(cell.outcome.is_red for cell in new.cells.values())
     if status == _FAILED and not red and not info.problems and _is_whole(new):
-        lines.append("the run ended with exit status 1, and no cell or problem of it says why")
+        lines.append(
+            "the run ended with exit status 1, but no cell is red and no problem is recorded"
+        )
     expected = set(info.expected)
     stray = [name for name in new.cells if name not in expected]
     if stray:
         lines.append(
-            f"{text.count(len(stray), 'cell')} have a record and were not expected: {stray[0]}"
+            f"{text.count(len(stray), 'cell')} have a record but were not selected: {stray[0]}"
         )
     return lines
 
 
 def _is_whole(run: RunSnapshot) -> bool:
-    # A policy that judges some cells leaves out those that may have made the run fail.
+    # If the policy selects some cells only, another cell may have made the run fail.
     return len(run.cells) >= len(run.info.expected)
 
 
@@ -134,12 +136,14 @@ def _backends(old: RunSnapshot, new: RunSnapshot, subset: int | None) -> list[st
 
 
 def _machines(old: RunSnapshot, new: RunSnapshot, subset: int | None) -> list[str]:
-    # Where parts overlap, all cells have a record although a host is missing.
+    # Parts may overlap, so all cells may have a record although a host is missing.
     if subset is not None or not old.info.merged_from:
         return []
     there = {place.machine for place in new.environments}
     gone = sorted({place.machine for place in old.environments} - there)
-    return [f"no part of the run is of machine type {machine or 'unknown'}" for machine in gone]
+    return [
+        f"no part of the run comes from machine type {machine or 'unknown'}" for machine in gone
+    ]
 
 
 def _losses(rest: list[Change], subset: int | None) -> list[str]:
@@ -161,24 +165,22 @@ def _numbers(new: RunSnapshot, policy: Policy, subset: int | None) -> list[str]:
     lines += _without_signal(new)
     for wanted, who in ((policy.min_cells, "the policy"), (subset or 0, "the declared subset")):
         if total < wanted:
-            lines.append(
-                f"{text.count(total, 'cell')} came to a conclusion, {who} asks for {wanted:,}"
-            )
+            lines.append(f"{text.count(total, 'conclusive cell')}, but {who} requires {wanted:,}")
     for target in policy.required_targets:
         if not counts[target]:
-            lines.append(f"required target {target}: no cell came to a conclusion")
-    spoken = {target: policy.find_target_policy(target) for target in {*new.targets}}
-    for target, entry in sorted(spoken.items()):
+            lines.append(f"required target {target} has no conclusive cell")
+    entries = {target: policy.find_target_policy(target) for target in {*new.targets}}
+    for target, entry in sorted(entries.items()):
         if entry is not None and counts[target] < entry.min_cells:
             lines.append(
-                f"target {target}: {text.count(counts[target], 'cell')} came to a conclusion, "
-                f"the policy asks for {entry.min_cells:,}"
+                f"target {target}: {text.count(counts[target], 'conclusive cell')}, "
+                f"but the policy requires {entry.min_cells:,}"
             )
     return lines
 
 
 def _without_signal(new: RunSnapshot) -> list[str]:
-    """Targets whose passes are all vacuous."""
+    """Report targets whose passes are all vacuous."""
     conclusive = {cell.target for cell in new.cells.values() if cell.outcome.is_pass}
     empty = Counter(
         cell.target for cell in new.cells.values() if cell.outcome is CellOutcome.VACUOUS
@@ -191,11 +193,11 @@ def _without_signal(new: RunSnapshot) -> list[str]:
 
 
 def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
-    """Results of earlier runs that the policy does not take for results of this one."""
+    """Report cached results that the policy does not accept."""
     taken = [(name, cell.cached) for name, cell in new.cells.items() if cell.cached is not None]
     rule = policy.cached
     if rule is None:
-        reasons = {name: "the policy has no [cached]" for name, _ in taken}
+        reasons = {name: "the policy has no [cached] section" for name, _ in taken}
     else:
         began = parse_time(new.info.started)
         reasons = {name: why for name, source in taken if (why := _refused(source, rule, began))}
@@ -203,18 +205,18 @@ def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
         return []
     name, why = next(iter(reasons.items()))
     return [
-        f"{text.count(len(reasons), 'cell')} did not run and were taken from earlier runs, which "
-        f"count for nothing here: {name}: {why}"
+        f"{text.count(len(reasons), 'cell')} have cached results that the policy does not "
+        f"accept: {name}: {why}"
     ]
 
 
 def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) -> str:
-    """Why a result does not count; empty where it does."""
+    """Explain why a cached result does not count; empty if it counts."""
     if not matches_any_glob(rule.hosts, source.host):
-        return f"host {source.host or 'unknown'} is not among hosts = {rule.hosts!r}"
+        return f"host {source.host or 'unknown'} does not match hosts = {rule.hosts!r}"
     when = parse_time(source.when)
     if when is None or began is None:
-        return "its age is not known"
+        return "its age is unknown"
     days = (began - when).total_seconds() / 86400
     if days > rule.max_age_days:
         return f"it was {days:.1f} days old, max_age_days = {rule.max_age_days:g}"
@@ -223,10 +225,10 @@ def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) ->
 
 def _untimed(found: Diff, policy: Policy) -> list[str]:
     return [
-        f"time-up is red for {target}, and the times of {text.count(number, 'cell')} cannot be "
-        "compared: another host, or a baseline without times"
+        f"time-up is red for {target}, but the times of {text.count(number, 'cell')} cannot be "
+        "compared: the host differs, or the baseline has no times"
         for target, number in sorted(found.untimed.items())
-        if ChangeKind.TIME_UP in policy.red_kinds(target)
+        if ChangeKind.TIME_UP in policy.find_red_kinds(target)
     ]
 
 
@@ -235,11 +237,11 @@ def _unused_targets(found: Diff, policy: Policy) -> list[str]:
     used = [policy.find_target_policy(target) for target in targets]
     return [
         f"the policy's target {entry.match!r} matches no target"
-        + (" that an earlier entry does not" if _any(entry.match, targets) else "")
+        + (" that no earlier entry matches" if _matches_any(entry.match, targets) else "")
         for entry in policy.target
         if not entry.optional and not any(entry is item for item in used)
     ]
 
 
-def _any(pattern: str, names: Iterable[str]) -> bool:
+def _matches_any(pattern: str, names: Iterable[str]) -> bool:
     return any(matches_any_glob(pattern, name) for name in names)

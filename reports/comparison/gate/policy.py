@@ -1,4 +1,4 @@
-"""The policy of a gate: a TOML file, read strictly, because a typo must not loosen it."""
+"""The policy of a gate, a TOML file. Unknown keys are errors: a typo must not loosen it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from harness.record.target import matches_any_glob
 from reports.comparison.diff.compare import Change
 from reports.comparison.diff.kinds import ChangeKind, Thresholds
 
-#: What is red unless a policy says otherwise: everything that was lost, but size and time.
-USUALLY_RED = (
+#: Kinds of change that are red by default: every loss except size and time.
+DEFAULT_RED = (
     ChangeKind.NEWLY_CRASHED,
     ChangeKind.NEWLY_FAILING,
     ChangeKind.NEWLY_TIMED_OUT,
@@ -47,30 +47,30 @@ _RATED = frozenset(
         ChangeKind.STILL_FAILING,
     }
 )
-"""Kinds that speak of errors whose severity is known, and that a low one makes harmless."""
+"""Kinds of numerical errors, which are not red below ``severity_at_least``."""
 
 
 class GateThresholds(Thresholds, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The thresholds of a comparison, and a limit.
+    """The thresholds of a comparison, and a limit of the bound used.
 
     Attributes:
-        bound_used_limit: share of the bound that no cell may come to use that did not before;
-            counts as ``bound-up``. None for no limit.
+        bound_used_limit: largest allowed share of the bound; a cell that exceeds it now and did
+            not before counts as ``bound-up``. None for no limit.
     """
 
     bound_used_limit: float | None = None
 
 
 class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is different for some targets. The first entry that matches a target speaks for it.
+    """Rules for some targets. The first entry that matches a target applies to it.
 
     Attributes:
         match: glob over ``backend:recipe``; several with ``|``.
-        red: kinds that are red, instead of the policy's.
-        severity_at_least: mismatches below are not red, instead of the policy's.
-        min_cells: conclusive cells that each of these targets must have.
-        optional: whether it is fine that no target matches.
-        thresholds: those given here; the others are the policy's.
+        red: kinds of change that are red; None for the policy's.
+        severity_at_least: least severity of a red mismatch; None for the policy's.
+        min_cells: least number of conclusive cells of each of these targets.
+        optional: whether the entry may match no target.
+        thresholds: overrides of the policy's thresholds.
     """
 
     match: str
@@ -82,14 +82,14 @@ class TargetPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes that somebody answers for until a day.
+    """Changes that are not red until a date, with a reason and an owner.
 
     Attributes:
         cell: glob over cell ids; several with ``|``.
-        kind: the kinds of change that it excuses; a policy gives one, a list, or ``"all"``.
-        reason: why.
+        kind: excused kinds of change; a policy file gives one, a list, or ``"all"``.
+        reason: why the changes are acceptable.
         owner: who removes it.
-        expires: the last day on which it holds.
+        expires: the last day on which it is valid.
     """
 
     cell: str
@@ -107,17 +107,17 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def title(self) -> str:
-        """What it is called in reports."""
+        """The waiver's name in reports."""
         kinds = ", ".join(kind.value for kind in self.kind)
         return f"waiver of {'all changes' if self.kind == _ALL else kinds} for {self.cell}"
 
 
 class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which results that a run took from an earlier one count as its own.
+    """Rules for cached results: which of them count like results of this run.
 
     Attributes:
-        max_age_days: how long before the run they may have been computed.
-        hosts: glob over the names of the machines that may have; several with ``|``.
+        max_age_days: largest age of a cached result at the start of the run, in days.
+        hosts: glob over names of accepted hosts; several with ``|``.
     """
 
     max_age_days: float
@@ -125,28 +125,30 @@ class CachedPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if not self.max_age_days > 0:
-            raise UsageError("max_age_days is not above 0; without [cached] no such cell counts")
+            raise UsageError(
+                "max_age_days must be above 0; to accept no cached result, remove [cached]"
+            )
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole policy; docs/gate.md explains each key.
 
     Attributes:
-        cells: glob over the ids of the cells that are judged; several with ``|``.
+        cells: glob over ids of judged cells; several with ``|``.
         red: kinds of change that are red.
-        severity_at_least: mismatches that are less severe are listed and not red.
-        min_cells: conclusive cells that the run must have.
+        severity_at_least: less severe mismatches are listed but not red.
+        min_cells: least number of conclusive cells of the run.
         required_targets: targets that must have conclusive cells.
-        subset_min_cells: declares that runs are narrower than the baseline and must have at
-            least this many conclusive cells; None for runs that are whole.
-        thresholds: from where on a number counts.
-        target: what is different for some targets.
+        subset_min_cells: declares that runs select fewer cells than the baseline, and requires at
+            least this many conclusive cells; None for full runs.
+        thresholds: smallest changes of numbers that count.
+        target: rules for some targets.
         waiver: changes that are excused.
-        cached: which results of earlier runs count; None for none.
+        cached: which cached results count; None for none.
     """
 
     cells: str = "*"
-    red: tuple[ChangeKind, ...] = USUALLY_RED
+    red: tuple[ChangeKind, ...] = DEFAULT_RED
     severity_at_least: Severity = Severity.NEGLIGIBLE
     min_cells: int = 1
     required_targets: list[str] = []
@@ -159,47 +161,49 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         numbers = [self.min_cells, self.subset_min_cells, *(item.min_cells for item in self.target)]
         if any(number is not None and number < 0 for number in numbers):
-            raise UsageError("a number of cells is negative")
+            raise UsageError("min_cells and subset_min_cells must not be negative")
         if self.subset_min_cells == 0:
-            raise UsageError("subset_min_cells is 0; a subset of no cells judges nothing")
+            raise UsageError("subset_min_cells must be above 0")
         if not self.red and not any(item.red for item in self.target):
-            raise UsageError("no kind of change is red; nothing could make the gate fail")
+            raise UsageError("no kind of change is red, so the gate cannot fail; list kinds in red")
 
     def find_target_policy(self, target: str) -> TargetPolicy | None:
-        """The first entry for a target."""
+        """Find the first entry that matches a target."""
         return next((item for item in self.target if matches_any_glob(item.match, target)), None)
 
-    def red_kinds(self, target: str) -> frozenset[ChangeKind]:
-        """What is red for a target."""
+    def find_red_kinds(self, target: str) -> frozenset[ChangeKind]:
+        """Find the kinds of change that are red for a target."""
         entry = self.find_target_policy(target)
         return frozenset(self.red if entry is None or entry.red is None else entry.red)
 
-    def severity_level(self, target: str) -> Severity:
-        """From which severity on a mismatch of a target is red."""
+    def find_severity_level(self, target: str) -> Severity:
+        """Find the least severity of a red mismatch of a target."""
         entry = self.find_target_policy(target)
         own = None if entry is None else entry.severity_at_least
         return self.severity_at_least if own is None else own
 
     def is_tolerated(self, change: Change) -> bool:
-        """Whether a change is of a mismatch that is less severe than what is red. A crash, a
-        failure, and a mismatch of which an older record does not say how severe it is are not."""
+        """Whether a change is a mismatch that is not severe enough to be red.
+
+        Crashes, failures and mismatches without a recorded severity are never tolerated.
+        """
         after = change.after
         if change.kind not in _RATED or after is None or after.severity is None:
             return False
-        return after.severity.rank < self.severity_level(change.target).rank
+        return after.severity.rank < self.find_severity_level(change.target).rank
 
-    def limits(self, target: str) -> GateThresholds:
-        """The thresholds of a target."""
+    def find_thresholds(self, target: str) -> GateThresholds:
+        """Find the thresholds of a target."""
         entry = self.find_target_policy(target)
         return self.thresholds if entry is None else entry.thresholds
 
 
 def load(path: Path) -> Policy:
-    """Read a policy.
+    """Read a policy file.
 
     Raises:
-        UsageError: not readable, not TOML, or a key or value that there is not; names the key and
-            the line.
+        UsageError: the file is not readable or not TOML, or has an unknown key or a wrong value;
+            the message names the key and the line.
     """
     try:
         content = path.read_text(encoding="utf-8")
@@ -227,16 +231,16 @@ def parse(content: str) -> Policy:
             waiver["kind"] = [each.value for each in _ALL] if kind == "all" else [kind]
     try:
         msgspec.convert(raw, type=Policy)
-        # Only after every key is known to be right may a target inherit thresholds.
+        # Targets inherit thresholds only after all keys have been checked.
         common = raw.get("thresholds", {})
         for entry in raw.get("target", []):
             entry["thresholds"] = common | entry.get("thresholds", {})
         return msgspec.convert(raw, type=Policy)
     except msgspec.ValidationError as error:
-        raise UsageError(_explained(str(error), content)) from error
+        raise UsageError(_explain(str(error), content)) from error
 
 
-def _explained(message: str, content: str) -> str:
+def _explain(message: str, content: str) -> str:
     names = re.findall(r"`([^`$]+)`", message) + re.findall(r"'([^']+)'", message)
     names += re.findall(r"\.(\w+)(?:\[\d+\])?`", message)
     key = next((name for name in names if _line_of(name, content)), None)

@@ -1,4 +1,4 @@
-"""A judgement as SARIF 2.1.0, for code scanning."""
+"""Render a judgement as SARIF 2.1.0, for code scanning."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _WAIVER = "waiver"
 
 
 def render(judged: Judgement, *, policy: str = "gate.toml") -> str:
-    """One SARIF run: a result for each red or waived change, waiver problem and obstacle, a note
-    for each change below the severity that is red.
+    """Render one SARIF run.
+
+    It has a result for each red or waived change, waiver problem and obstacle, and a note for each
+    mismatch below ``severity_at_least``.
 
     Args:
         judged: the judgement.
-        policy: path of the policy, to which results without a suite are attached.
+        policy: path of the policy; results without a suite point to it.
     """
     results = [_change(change, policy) for change in judged.red]
     results += [_change(change, policy) | {"level": "note"} for change in judged.mild]
@@ -54,8 +56,8 @@ def render(judged: Judgement, *, policy: str = "gate.toml") -> str:
 
 def _rules() -> list[dict[str, Any]]:
     meanings = {kind.value: kind.meaning for kind in ChangeKind}
-    meanings[_WAIVER] = "a waiver has expired or matches nothing"
-    meanings[_OBSTACLE] = "what keeps the gate from calling the run green"
+    meanings[_WAIVER] = "a waiver expired or matches no change"
+    meanings[_OBSTACLE] = "the gate cannot judge the run"
     return [
         {"id": name, "shortDescription": {"text": meaning}} for name, meaning in meanings.items()
     ]
@@ -64,7 +66,7 @@ def _rules() -> list[dict[str, Any]]:
 def _change(change: Change, policy: str) -> dict[str, Any]:
     name, detail = text.line(change.id, 400), text.line(change.description, 600)
     suite = change.cell.suite
-    # Suites are modules; a record may say anything, and only a module's name becomes a path.
+    # Only a valid module name becomes a path; a record may contain anything.
     module = suite if suite and all(part.isidentifier() for part in suite.split(".")) else ""
     where = f"{module.replace('.', '/')}.py" if module else policy
     message = f"{name}: {change.kind.label}: {detail}. Run it again: {change.cell.repro}"

@@ -1,4 +1,4 @@
-"""A judgement for a terminal. rich is imported when something is shown."""
+"""Print a judgement on a terminal. rich is imported only to print."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _STYLES = {
 
 
 def render(judged: Judgement, under: str = "", console: Console | None = None) -> None:
-    """Print what differs, what is red with its repro line, what is waived, and the result.
+    """Print environment changes, red changes with repro lines, waived changes and the result.
 
     Args:
         judged: the judgement.
-        under: what its policy is called.
-        console: where to; by default standard output.
+        under: name of the policy.
+        console: by default standard output.
     """
     from rich.console import Console
 
@@ -44,10 +44,10 @@ def render(judged: Judgement, under: str = "", console: Console | None = None) -
     _changes("Red", judged.red, out, _SHOWN, repro=True)
     _lines("Waivers", judged.waivers, "bold red", out)
     _lines("Could not judge", judged.obstacles, "bold yellow", out)
-    _changes("Known failures, red in the baseline too", judged.known, out, _NOTED)
-    _changes("Below the severity that is red", judged.mild, out, _NOTED)
+    _changes("Known failures, also red in the baseline", judged.known, out, _NOTED)
+    _changes("Mismatches below severity_at_least", judged.mild, out, _NOTED)
     _waived(judged, out)
-    _changes("Worse, and allowed by the policy", judged.noted, out, _NOTED)
+    _changes("Worse, but allowed by the policy", judged.noted, out, _NOTED)
     out.print()
     title = f" {judged.colour.words.upper()} "
     out.print(safe_text(title, _STYLES[judged.colour]), safe_text(f" {judged.sentence}"))

@@ -63,7 +63,7 @@ def test_times_are_kept_when_asked(tmp_path: Path) -> None:
     assert [c.kind.value for c in diff(stored, slow).changes] == ["time-up"]
     untimed = baseline.store(tmp_path / "b.jsonl", run)
     assert diff(untimed, slow).changes == []
-    assert "the baseline has none" in diff(untimed, slow).remarks[0]
+    assert "the baseline has no times" in diff(untimed, slow).remarks[0]
 
 
 def test_the_worst_of_several_records_is_stored(tmp_path: Path) -> None:

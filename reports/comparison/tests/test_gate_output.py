@@ -80,7 +80,10 @@ def test_annotations_are_one_line_each_and_cannot_be_broken_out_of() -> None:
     assert any(line.startswith("::error title=newly failing%3A subject") for line in lines)
     for line in lines:
         assert re.fullmatch(r"::(error|warning|notice) title=[^,:\r\n]*::[^\r\n]*", line), line
-    assert github.command("error", "a,b:c%", "x%\r\ny") == "::error title=a%2Cb%3Ac%25::x%25%0Ay"
+    assert (
+        github.format_command("error", "a,b:c%", "x%\r\ny")
+        == "::error title=a%2Cb%3Ac%25::x%25%0Ay"
+    )
 
 
 def test_many_errors_are_cut_and_counted() -> None:

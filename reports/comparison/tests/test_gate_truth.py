@@ -311,7 +311,7 @@ OLD, NEW = "2026-06-01T10:00:00+00:00", "2026-06-10T10:00:00+00:00"
         ("[cached]\nmax_age_days = 7", NEW, "ci-1", GREEN, ""),
         ("[cached]\nmax_age_days = 7", OLD, "ci-1", UNJUDGED, "9.0 days old, max_age_days = 7"),
         ("[cached]\nmax_age_days = 9.5", OLD, "ci-1", GREEN, ""),
-        ("[cached]\nmax_age_days = 7", "", "ci-1", UNJUDGED, "its age is not known"),
+        ("[cached]\nmax_age_days = 7", "", "ci-1", UNJUDGED, "its age is unknown"),
         ('[cached]\nmax_age_days = 7\nhosts = "ci-*"', NEW, "ci-1", GREEN, ""),
         ('[cached]\nmax_age_days = 7\nhosts = "ci-*"', NEW, "laptop", UNJUDGED, "host laptop"),
     ],
@@ -329,7 +329,7 @@ def test_results_of_earlier_runs_count_as_the_policy_says(
 
 
 def test_an_age_that_lets_nothing_count_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="max_age_days is not above 0"):
+    with pytest.raises(UsageError, match="max_age_days must be above 0"):
         parse("[cached]\nmax_age_days = 0")
     with pytest.raises(UsageError, match="max_age_days"):
         parse('[cached]\nhosts = "*"')
@@ -357,7 +357,7 @@ def test_a_merged_run_without_one_of_its_machines_cannot_be_judged() -> None:
     assert judge(old, side({SUBJECT: "passed"}, merged_from=parts), parse("")).exit_code == GREEN
     judged = judge(old, side({SUBJECT: "passed"}, merged_from=parts[:1]), parse(""))
     assert judged.exit_code == UNJUDGED
-    assert judged.obstacles == ["no part of the run is of machine type arm64"]
+    assert judged.obstacles == ["no part of the run comes from machine type arm64"]
     assert judge(old, side({SUBJECT: "passed"}), parse(""), subset=4).exit_code == GREEN
 
 

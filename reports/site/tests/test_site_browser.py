@@ -183,7 +183,7 @@ def test_a_cell_shows_numerics_with_bounds_units_and_trends(
     assert worst is not None
     for said in (text.bound_use(worst.bound_used), text.decibels(worst.sqnr_db)):
         assert said in table
-    assert "Taken by" in page.text_content(".tree")
+    assert "Delegated to" in page.text_content(".tree")
     assert text.seconds(record.seconds) in page.text_content(".times .total >> nth=1")
     assert text.memory(record.peak_memory) in page.text_content(".times .total >> nth=2")
     assert page.locator("#history figure").count() == 3
