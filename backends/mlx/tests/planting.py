@@ -142,7 +142,7 @@ class _Prepared:
 def _loader(
     program: Program, wrap: dict[str, Callable[[Builder], Builder]]
 ) -> Callable[[DelegatePayload], DelegateHandle]:
-    cache = delegate.cache_of(program)
+    cache = delegate.make_cache(program)
 
     def load(given: DelegatePayload) -> DelegateHandle:
         made: MlxExecutor = delegate.make_executor(given, cache, wrap=wrap)
