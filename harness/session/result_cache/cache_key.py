@@ -1,7 +1,8 @@
-"""The key of a cell: one number for everything that its record hangs on.
+"""The cache key of a cell: one digest of all dependencies of its record.
 
-Cells of the same key have the same record, but for times, memory and who ran them. What is not in a
-key must not be able to alter a record: docs/incremental.md lists what is, and why nothing else.
+Cells with the same key have the same record, except for times, memory and worker. Anything that
+can change a record must be part of the key; docs/incremental.md lists the parts, and explains why
+there are no others.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from harness.record.target import split_cell_id
 from harness.session.result_cache import platform_facts
 from harness.session.result_cache.dependencies import Sources
 
-#: Counted up when a key comes to mean something else without any of its parts saying so.
+#: Increment it when the meaning of a key changes although its parts stay the same.
 FORMAT = 1
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session asks of its cells, as far as it can alter a record.
+    """The options of a session that can change a record.
 
     Attributes:
         seed: run seed.
         demanding: targets on which something must be delegated.
-        compare_runtimes: natively and emulated where both are possible.
-        lower_only: nothing is executed.
-        speed: whether torch is kept quick (:mod:`harness.pipeline.speed`).
+        compare_runtimes: run natively and emulated where both are possible.
+        lower_only: execute nothing.
+        speed: whether the speed parts are installed (:mod:`harness.pipeline.speed`).
         cell_timeout: seconds that a cell may take, tracing included.
         cell_memory: GiB that it may hold.
         trace_time: seconds that tracing it may take.
@@ -47,15 +48,16 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CacheKeys:
-    """Makes the keys of one session's cells.
+    """Computes the cache keys of one session's cells.
 
     Args:
         sources: the source files that cells depend on.
         conditions: the options of the session that affect results.
         states: the states of the backends in the processes that run cells.
-        variables: the environment variables before this process imported vendors, which set some
+        variables: the environment variables from before this process imported vendors, because
+            imports set some
             (:func:`~harness.session.result_cache.platform_facts.describe_variables`); default: the
-            present ones.
+            present variables.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class CacheKeys:
 
     @functools.cached_property
     def _shared(self) -> str:
-        """What all cells of the session have in common."""
+        """Return the dependencies that all cells of the session share."""
         asked = msgspec.structs.replace(self.conditions, demanding=frozenset())
         parts = [
             f"{FORMAT}.{SCHEMA_VERSION}",
@@ -110,8 +112,10 @@ class CacheKeys:
         return self._of_files[path, backend]
 
     def claims_key(self, nodeid: str, selected: list[str] | None) -> str:
-        """A number for what a claim of a cell on its limitation hangs on besides: how many cells an
-        entry speaks of is counted over its folder, all backends, and the targets asked for."""
+        """Return a digest of the further dependencies of a cell's claim about its limitation.
+
+        A limitation's cells are counted over its folder, all backends, and the selected targets.
+        """
         folder = (self.sources.root / nodeid.rpartition("::")[0]).parent
         return self._claims(folder, msgspec.json.encode(selected).decode())
 

@@ -1,11 +1,11 @@
-"""The files that decide what comes of a cell, found in the text of what imports what.
+"""Find the source files that a cell depends on, by parsing imports.
 
-They are those of the harness that run cells
-(:data:`harness.session.result_cache.source_tree.CORE`), what the suite's module and the
-``limitations`` and conftest.py beside it import, data that lies beside these modules, and the
-package of the target's backend with what it imports. Followed is what lies in the trees of the
-project, and what is installed in a way that lets its files be edited in place; anything else is
-known by the version of its distribution (:mod:`harness.session.result_cache.platform_facts`).
+They are the files of the harness that run cells
+(:data:`harness.session.result_cache.source_tree.CORE`), the imports of the suite's module and of
+the ``limitations`` and conftest.py beside it, data files beside these modules, and the package of
+the target's backend with its imports. Imports are followed within the project and in editable
+installs. For any other package the version of its distribution is the dependency
+(:mod:`harness.session.result_cache.platform_facts`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CONFTEST = "conftest.py"
 
 
 class Sources:
-    """The sources of the cells of one session; each file is read once.
+    """The source files of the cells of one session; each file is read once.
 
     Args:
         suites: the folders whose modules may declare cases.
-        root: the root of the session, from which a conftest.py counts.
+        root: the root of the session; conftest.py files from here on count.
     """
 
     harness = _HARNESS
@@ -43,7 +43,7 @@ class Sources:
     def __init__(self, suites: Sequence[Path], root: Path) -> None:
         self.root = root.resolve()
         self.suites = tuple(folder.resolve() for folder in suites)
-        # The first folder above that is no package: what is imported by its name lies there.
+        # The first parent folder that is no package: absolute imports start there.
         self._tops = {top.parent for top in map(source_tree.find_outermost_package, self.suites)}
         self._digests: dict[Path, str] = {}
         self._parsed: dict[Path, ModuleImports] = {}
@@ -62,14 +62,15 @@ class Sources:
 
     @functools.cached_property
     def everything(self) -> frozenset[Path]:
-        """All files of suites, backends and the harness' core, for what may import any of them."""
+        """All files of suites, backends and the harness' core, for a file that may import any of
+        them."""
         found = set(self.core)
         for folder in (*self.suites, *self._backend_folders()):
             found.update(source_tree.list_files(source_tree.find_outermost_package(folder)))
         return frozenset(found | self._conftests(self.suites))
 
     def find_suite_files(self, module: Path) -> frozenset[Path]:
-        """What the cases of a module hang on, whatever their target; without the core."""
+        """Return the dependencies of a module's cases on any target, without the core."""
         module = module.resolve()
         if module not in self._of_suites:
             beside = module.parent / _LIMITATIONS
@@ -81,7 +82,7 @@ class Sources:
         return self._of_suites[module]
 
     def find_backend_files(self, name: str) -> frozenset[Path]:
-        """What the cells of a backend hang on, whatever their case; without the core.
+        """Return the dependencies of a backend's cells for any case, without the core.
 
         Raises:
             UnknownTarget: no backend of that name is registered.
@@ -95,25 +96,27 @@ class Sources:
         return self._of_backends[name]
 
     def find_cell_files(self, module: Path, backend: str) -> frozenset[Path]:
-        """All that a cell hangs on."""
+        """Return all files that a cell depends on."""
         return self.core | self.find_suite_files(module) | self.find_backend_files(backend)
 
     def belonged_to(self, gone: Path, files: frozenset[Path]) -> bool:
-        """Whether a file that is not there any more would be one of these if it were.
+        """Return whether a removed file would be a dependency if it still existed.
 
         Args:
-            gone: the file that was removed.
-            files: what something hangs on now: it may import the file, or another in its place.
+            gone: the removed file.
+            files: the present dependencies, which may import the removed file, or another file in
+                its place.
         """
         if gone.suffix == ".py":
             return gone.name == _CONFTEST or gone in self._looked_for_by(files)
         folders = {path.parent for path in files if path.name != _CONFTEST}
-        # Data is what lies in a package, folders that are none included (parts.data_beside).
+        # Data files are the other files of a package, with those of its subfolders that are no
+        # packages.
         package = next((each for each in gone.parents if (each / "__init__.py").is_file()), None)
         return (package or gone.parent) in folders
 
     def _looked_for_by(self, files: frozenset[Path]) -> frozenset[Path]:
-        """The files that these would import if they were there."""
+        """Return the files that these would import if they existed."""
         if files not in self._looked_for:
             tops = {_HARNESS.parent, *self._tops}
             found: set[Path] = set()
@@ -128,23 +131,24 @@ class Sources:
         return self._looked_for[files]
 
     def digest(self, files: Iterable[Path]) -> str:
-        """One number for the names and contents of some files, on whatever machine they lie."""
+        """Return a digest of the names and contents of some files; it is the same on every
+        machine."""
         found = hashlib.sha256()
         for name, content in sorted((self.label(path), self._digest(path)) for path in files):
             found.update(f"{name}\0{content}\n".encode())
         return found.hexdigest()
 
     def watch(self) -> None:
-        """Remember how everything is now, before anybody imports it."""
+        """Record the present state of all files; call it before anything imports them."""
         self._watched = {path: _state(path) for path in self.everything}
 
     def changed(self) -> str:
-        """A file that is not as it was when it was watched; empty where all are."""
+        """Return a file that has changed since :meth:`watch`; empty if none has."""
         changed = (path for path, was in self._watched.items() if _state(path) != was)
         return next(map(self.label, changed), "")
 
     def label(self, path: Path) -> str:
-        """A file's name for a digest: from the folder on that its package lies in."""
+        """Return a file's name for a digest: relative to the folder that contains its package."""
         for top in (_HARNESS.parent, *self._tops, self.root):
             if path.is_relative_to(top):
                 return path.relative_to(top).as_posix()
@@ -167,7 +171,8 @@ class Sources:
         return self._parsed[path]
 
     def _conftests(self, places: Iterable[Path]) -> set[Path]:
-        """The conftest.py of these places and of the folders above, up to the session's root."""
+        """Return the conftest.py of these folders and of their parents, up to the session's
+        root."""
         found = set()
         for place in places:
             folders = [place, *place.parents] if place.is_dir() else place.parents
@@ -182,7 +187,8 @@ class Sources:
             yield from self._package_of(registry.find_backend_path(name).partition(":")[0])
 
     def _package_of(self, module: str) -> Iterator[Path]:
-        """The whole package of a backend; of one among ours its own part, and what all share."""
+        """Return the package of a backend; of one in ``backends/`` its own part and the shared
+        modules."""
         top = self._locate(module.partition(".")[0], installed=True)
         names = module.split(".")[1:2]
         if top is None:
@@ -193,7 +199,8 @@ class Sources:
             yield top
 
     def _closure(self, starts: Iterable[Path]) -> frozenset[Path]:
-        """These files, all that they import among what can be edited, and data beside them."""
+        """Return these files, all files that they import as far as imports are followed, and data
+        files beside them."""
         found: set[Path] = set()
         left = list(starts)
         while left:
@@ -215,20 +222,21 @@ class Sources:
         return frozenset(found)
 
     def _owns_folder(self, module: Path) -> bool:
-        """Whether data beside a module is its own; beside one at a root lies the whole project."""
+        """Return whether the data files beside a module belong to it; beside a module at a root
+        lies the whole project."""
         folder = module.parent
         in_package = (folder / "__init__.py").is_file()
         return module.name != _CONFTEST and (in_package or folder in self.suites)
 
     def _names(self, path: Path, imports: ModuleImports) -> Iterator[str]:
-        """The absolute names of what a file imports."""
+        """Return the absolute names of a file's imports."""
         package = source_tree.module_name(path).split(".")
         package = package if path.name == "__init__.py" else package[:-1]
         is_conftest = path.name == _CONFTEST
         for each in imports.wanted:
             base = self._absolute(each, package)
             if is_conftest and base.partition(".")[0] == _HARNESS.name:
-                continue  # plugins of the harness' own choose and show; those that run are core
+                continue  # the harness' own plugins select and display; the modules that run cells are core
             yield base
             if "*" in each.names:
                 yield f"{base}.*"
@@ -243,7 +251,7 @@ class Sources:
         return ".".join([*above, *filter(None, [wanted.module])])
 
     def _files(self, name: str) -> Iterator[Path]:
-        """The files that importing a dotted name executes, as far as they are followed."""
+        """Return the files that importing a dotted name executes, as far as imports are followed."""
         first, *rest = name.split(".")
         place = self._locate(first)
         if place is None:
@@ -263,23 +271,22 @@ class Sources:
                 yield module
                 return
             if not place.is_dir():
-                return  # a name that the package has, or an extension, which is data beside it
+                return  # an attribute of the package, or an extension module, which counts as a data file
             yield from source_tree.list_package_files(place)
 
     def _public(self, rest: list[str]) -> Iterator[Path]:
-        """What one of the harness' public names is imported from when it is first used."""
+        """Return the module that a public name of the harness is imported from on first use."""
         stub = self._imports(_HARNESS / "__init__.pyi")
         for each in stub.wanted:
             if rest[:1] == ["*"] or set(rest[:1]) & set(each.names):
                 yield from self._files(self._absolute(each, [_HARNESS.name]))
 
     def _locate(self, top: str, *, installed: bool = False) -> Path | None:
-        """Where a package or module lies that imports go to by its first name; None where its files
-        are not followed.
+        """Return the location of a top-level package or module; None if its files are not followed.
 
         Args:
             top: the name.
-            installed: whether one that is installed like any other counts, too.
+            installed: whether a regular install also counts.
         """
         key = f"{top}/{installed}"
         if key not in self._located:
@@ -330,5 +337,5 @@ def _user_sites() -> list[str]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether it came with Python or with a distribution, whose version tells of it."""
+    """Return whether it is part of Python or of a distribution, whose version then identifies it."""
     return any(path.is_relative_to(place) for place in _installed_places())

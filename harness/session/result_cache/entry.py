@@ -1,4 +1,4 @@
-"""What is stored of a cell, which cells are, and whether what is read back can be believed."""
+"""Entries of the result cache: their layout, which cells are stored, and checks on reading."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from harness.record import contradictions
 from harness.record.cell import CacheOrigin, Cell, Status
 from harness.record.folder import NOT_A_RECORD, format_now
 
-#: Of this layout; an entry of another is a miss.
+#: Version of this layout; an entry of another version is a miss.
 FORMAT = 1
 
-# What is left of a cell that was not taken to its end, for want of time or by how a process died.
+# Signs that a cell did not run to its end: too little time, or the process died.
 _KEPT = (Status.PASSED, Status.XFAILED, Status.UNSUPPORTED, Status.LOWERED)
 
 
@@ -24,15 +24,15 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     """One stored result.
 
     Attributes:
-        format: of the layout.
-        key: of the cell (:mod:`harness.session.result_cache.cache_key`).
+        format: version of the layout.
+        key: cache key of the cell (:mod:`harness.session.result_cache.cache_key`).
         cell: its record, a line of ``cells.jsonl``.
-        digest: of all the rest, so that a line that was damaged and is still a record is a miss.
-        claim: what it says of its limitation, as JSON; empty where it says nothing.
-        claims: what that hangs on besides the key; empty where it hangs on nothing else.
-        run: name of the run folder that it is from.
-        host: name of the machine that it ran on.
-        when: it ended, UTC, ISO 8601.
+        digest: digest of all other fields, so that a damaged entry is a miss.
+        claim: its claim about its limitation, as JSON; empty if it has none.
+        claims: digest of the claim's further dependencies; empty if it has none.
+        run: name of the run folder of the original run.
+        host: name of the machine that ran the cell.
+        when: time at which the cell ended, UTC, ISO 8601.
     """
 
     format: int
@@ -49,9 +49,9 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
     def from_cell(
         cls, key: str, cell: Cell, *, run: str, host: str = "", claim: str = "", claims: str = ""
     ) -> StoredResult:
-        """What is stored of a cell that has just ended in this process' run, here unless another
+        """Make the entry of a cell that has just ended in this run, on this machine unless another
         host is named."""
-        # What was kept of it is in the folder of that run, and may be gone.
+        # Its saved files are in the folder of that run, and may have been removed.
         record = msgspec.structs.replace(
             cell, worker=None, saved_to="", merged_part=None, cached=None
         )
@@ -69,13 +69,13 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(made, digest=made._digest())
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
+        """Encode the entry."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, content: bytes, key: str) -> StoredResult | None:
-        """An entry that was stored under a key; None for what is damaged, foreign or of another
-        layout."""
+        """Decode an entry that was stored under a key; None if it is damaged, has another key or
+        another layout."""
         try:
             found = msgspec.json.decode(content, type=cls)
         except NOT_A_RECORD:
@@ -84,8 +84,7 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
         return found if is_whole else None
 
     def load_cell(self, name: str) -> Cell | None:
-        """The record, saying where it is from; None where it is not one of this cell that may be
-        taken.
+        """Return the record with its origin; None if it is not a usable record of this cell.
 
         Args:
             name: the cell's id.
@@ -105,10 +104,10 @@ class StoredResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_cacheable(cell: Cell) -> bool:
-    """Whether a record is stored: how the cell ended was decided by what its key is made of.
+    """Return whether a record is stored: only if the dependencies in the key determined the result.
 
-    Never what is red, or was not there to run; nor a failure that a limitation predicts where the
-    cell was not run at all, was ended from outside, or was not traced to the end for want of time.
+    Red cells and unavailable cells are never stored. An expected failure is not stored if the cell
+    did not run, was ended from outside, or was not traced completely for want of time.
     """
     if (
         cell.status not in _KEPT
@@ -123,6 +122,6 @@ def is_cacheable(cell: Cell) -> bool:
 
 
 def _was_ended(cell: Cell) -> bool:
-    """Whether its process died under it, or was ended for what it took."""
+    """Return whether its process died, or was ended because of its time or memory."""
     said = r"memory: |Timeout \(|Fatal Python error|worker .* died"
     return re.match(said, cell.error or "") is not None

@@ -1,4 +1,4 @@
-"""What a module's text says that it imports, wherever in it the import stands. Nothing is run."""
+"""Find the imports in a module's text, wherever they stand. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 # "# imports only: executorch" behind a dynamic import says which packages it can reach.
 _DECLARED = re.compile(r"#\s*imports only:\s*([\w., ]+)")
-# What imports by a name, or a file, that is known when it runs.
+# Functions that import by a name, or from a file, computed at run time.
 _BY_NAME = frozenset({"import_module", "__import__"})
 _LOADERS = _BY_NAME | {"spec_from_file_location", "SourceFileLoader", "SourcelessFileLoader"}
 _WHOLE_MODULES = frozenset({"runpy", "pkgutil"})
-# A package whose names are attached when they are asked for has them all.
+# A package that attaches its names lazily may import any of them.
 _ATTACHING = "lazy_loader"
 
 
@@ -24,8 +24,8 @@ class WantedImport:
 
     Attributes:
         module: dotted name; empty for ``from . import name``.
-        names: those behind ``from ... import``; empty for a plain import.
-        level: dots in front, as in :class:`ast.ImportFrom`.
+        names: the names after ``from ... import``; empty for a plain import.
+        level: leading dots, as in :class:`ast.ImportFrom`.
     """
 
     module: str
@@ -35,13 +35,13 @@ class WantedImport:
 
 @dataclass(frozen=True)
 class ModuleImports:
-    """What a file imports.
+    """The imports of a file.
 
     Attributes:
-        wanted: what it names.
-        dynamic: it imports something whose name its text does not have.
-        attaching: names of its package are looked up when they are asked for.
-        plugins: what ``pytest_plugins`` of a conftest.py names.
+        wanted: the imports that the text names.
+        dynamic: whether it imports something that the text does not name.
+        attaching: whether its package looks up names on first use.
+        plugins: the modules in ``pytest_plugins`` of a conftest.py.
     """
 
     wanted: tuple[WantedImport, ...] = ()
@@ -51,7 +51,8 @@ class ModuleImports:
 
 
 def read_imports(path: Path) -> ModuleImports:
-    """What a Python file imports; one that does not parse imports nothing, and fails as a suite."""
+    """Return the imports of a Python file; none if it does not parse, as it then fails as a
+    suite."""
     content = path.read_bytes()
     try:
         tree = ast.parse(content)
@@ -61,7 +62,7 @@ def read_imports(path: Path) -> ModuleImports:
     wanted: list[WantedImport] = []
     dynamic = False
     spelled: set[ast.expr] = set()
-    for node in ast.walk(tree):  # what is called comes after its call
+    for node in ast.walk(tree):  # a called name comes after its call
         if isinstance(node, ast.Import):
             wanted += [WantedImport(each.name) for each in node.names]
             dynamic |= any(each.asname and each.name in _WHOLE_MODULES for each in node.names)
@@ -84,7 +85,8 @@ def _names(node: ast.ImportFrom) -> tuple[str, ...]:
 
 
 def _hides_a_loader(node: ast.ImportFrom) -> bool:
-    """Whether a loader gets a name here that :func:`_loads` does not know."""
+    """Return whether a loader is passed on or aliased here in a way that :func:`_loads` does not
+    see."""
     if node.module in _WHOLE_MODULES and not node.level:
         return True
     return any(
@@ -93,7 +95,7 @@ def _hides_a_loader(node: ast.ImportFrom) -> bool:
 
 
 def _loads(node: ast.Name | ast.Attribute) -> bool:
-    """Whether it is what imports by a name or a file."""
+    """Return whether an expression is a function that imports by a name or from a file."""
     if isinstance(node, ast.Name):
         return node.id in _LOADERS
     of_whole = isinstance(node.value, ast.Name) and node.value.id in _WHOLE_MODULES
@@ -101,7 +103,8 @@ def _loads(node: ast.Name | ast.Attribute) -> bool:
 
 
 def _literal(call: ast.Call) -> str:
-    """The whole name that a loader is given as text; a relative one hangs on another argument."""
+    """Return the absolute name that a loader gets as a literal; a relative name needs another
+    argument."""
     function = call.func
     name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
     first = call.args[0] if call.args and name in _BY_NAME else None
@@ -111,7 +114,7 @@ def _literal(call: ast.Call) -> str:
 
 
 def _is_declared(node: ast.expr, lines: list[str], wanted: list[WantedImport]) -> bool:
-    """Whether the line says what is imported, which is then among what is wanted."""
+    """Return whether the line names its imports in a comment; they are then part of ``wanted``."""
     for line in lines[node.lineno - 1 : node.end_lineno]:
         if found := _DECLARED.search(line):
             wanted += [

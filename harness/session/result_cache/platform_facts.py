@@ -1,4 +1,4 @@
-"""What a cell hangs on besides sources: the packages installed, Python, and the kind of host."""
+"""The dependencies of a cell besides sources: installed packages, Python, and the kind of host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sysconfig
 from harness.record.host import describe_vectors
 from harness.vendors.versions import OURS, fingerprint_distribution
 
-# Variables that change how vendors compute or what is found; CXX compiles Metal's shaders.
+# Variables that change how vendors compute or which files they find; CXX compiles Metal's shaders.
 _PREFIXES = ("ATEN_", "CUDA_", "EXECUTORCH_", "GOMP_", "KMP_", "MKL_", "MLX_", "OMP_",
              "OPENBLAS_", "TORCH", "XNN")  # fmt: skip
 _NAMES = ("CC", "CONFORM_NO_SPEED", "CXX", "LD_LIBRARY_PATH", "LD_PRELOAD", "DYLD_LIBRARY_PATH")
@@ -23,31 +23,34 @@ _COMPILERS = ("g++", "c++", "clang++")
 
 @functools.cache
 def describe_packages() -> str:
-    """A digest of every distribution that is installed, as it was recorded.
+    """Return a digest of every installed distribution, by its installation record.
 
     This project's own is left out: its files are read one by one.
     """
     found: dict[str, str] = {}
     for one in map(fingerprint_distribution, importlib.metadata.distributions(path=_places())):
         name = one.partition(" ")[0]
-        # The first on the path is the one that is imported.
+        # Python imports the first one on the path.
         if name and name != OURS:
             found.setdefault(name, one)
     return hashlib.sha256("\n".join(sorted(found.values())).encode()).hexdigest()
 
 
 def _places() -> list[str]:
-    """Where packages are looked for, without what a package has put on the path of its own inside:
-    whoever imports setuptools finds what it vendors, and is of the same environment as before."""
+    """Return the search path for packages, without folders that a package added from inside itself.
+
+    Importing setuptools, for example, adds its vendored packages; the environment is still the
+    same.
+    """
     roots = {f"{sysconfig.get_path(name)}{os.sep}" for name in ("purelib", "platlib")}
     return [place for place in sys.path if not place.startswith(tuple(roots))]
 
 
 def describe_host() -> str:
-    """The kind of host, in one line: machine and vectors, the system and its C library, Python.
+    """Return the kind of host on one line: machine and vectors, system and C library, Python.
 
-    Not how many cores there are: a plain run takes as many workers as there is memory for, and
-    what a sum of another order does to a figure is within the bound that decides.
+    The number of cores is left out: a plain run starts as many workers as memory allows, and a
+    different order of summation stays within the bound.
     """
     libc = "-".join(platform.libc_ver()) if sys.platform != "darwin" else platform.mac_ver()[0]
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -55,7 +58,7 @@ def describe_host() -> str:
 
 
 def describe_variables() -> str:
-    """The variables of this process' environment that reach what cells run, a line each."""
+    """Return the environment variables that affect cells, a line each."""
     return "\n".join(
         f"{name}={value}"
         for name, value in sorted(os.environ.items())
@@ -64,7 +67,8 @@ def describe_variables() -> str:
 
 
 def describe_compilers() -> str:
-    """Which C++ compilers there are, by what tells that one was replaced; they are not run."""
+    """Return the C++ compilers with size and time, which change when one is replaced; none is
+    run."""
     lines = []
     for name in (os.environ.get("CXX") or "", *_COMPILERS):
         found = shutil.which(name) if name else None

@@ -1,12 +1,12 @@
-"""The parts of a tree of sources: packages, their modules, and the data beside them."""
+"""The parts of a source tree: packages, their modules, and the data files beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-# Of the harness, what no record can hang on, by the name below it: it says which cells run, shows
-# how they do, reads records, or is for somebody's own model. What it hands to cells their key has.
+# Parts of the harness that no record depends on, by name: they select cells, show progress, read
+# records, or serve a user's own model. The options that they pass to cells are in the cache key.
 _ASIDE = (
     "checking/",
     "cli/",
@@ -28,33 +28,33 @@ _TESTS = "tests"
 
 
 def is_source_file(name: str) -> bool:
-    """Whether a file can be anything but a text for people, or what Python made of another."""
+    """Return whether a file is neither documentation nor a file that Python generates."""
     return Path(name).suffix not in _TEXTS
 
 
 def is_core(path: Path, harness: Path) -> bool:
-    """Whether a file of the harness takes part in running a cell."""
+    """Return whether a file of the harness takes part in running a cell."""
     return not path.relative_to(harness).as_posix().startswith(_ASIDE)
 
 
 def find_outermost_package(path: Path) -> Path:
-    """The package that a module or package belongs to, as far up as there are packages; a module
-    that is in none, and a folder that is none, stays what it is."""
+    """Return the outermost package of a module or package; a module or folder outside any package
+    is returned unchanged."""
     while (path.parent / "__init__.py").is_file():
         path = path.parent
     return path
 
 
 def module_name(path: Path) -> str:
-    """The dotted name that a file is imported by."""
+    """Return the dotted name by which a file is imported."""
     top = find_outermost_package(path).parent
     inner = path.parent if path.name == "__init__.py" else path.with_suffix("")
     return ".".join(inner.relative_to(top).parts)
 
 
 def list_files(place: Path) -> Iterator[Path]:
-    """The files of a package or a folder, or the one that a path names, that code can import or
-    read: no tests, no texts for people, nothing that is hidden."""
+    """Return the files of a package or folder, or the single file of a path, that code can import
+    or read: no tests, no documentation, no hidden files."""
     if place.is_file():
         yield place
     if not place.is_dir():
@@ -69,7 +69,7 @@ def list_files(place: Path) -> Iterator[Path]:
 
 
 def list_packages(module: Path) -> Iterator[Path]:
-    """What importing a module executes before it: the packages that it is in."""
+    """Return the files that importing a module executes first: its parent packages."""
     place = module.parent
     while (file := place / "__init__.py").is_file():
         yield file
@@ -77,14 +77,17 @@ def list_packages(module: Path) -> Iterator[Path]:
 
 
 def list_package_files(place: Path) -> Iterator[Path]:
-    """What importing a package executes."""
+    """Return the files that importing a package executes."""
     if (file := place / "__init__.py").is_file():
         yield file
 
 
 def list_data_files(module: Path) -> Iterator[Path]:
-    """What lies beside a module and is no Python; in a package also in folders that are none, as
-    it may be read by any module there."""
+    """Return the files beside a module that are not Python.
+
+    In a package these include subfolders that are no packages, because any of its modules may read
+    them.
+    """
     folder = module.parent
     in_package = (folder / "__init__.py").is_file()
     for path in sorted(folder.iterdir()):

@@ -1,9 +1,8 @@
-"""The store of results: a folder, or any place that fsspec knows a URL of, shared by whoever can
-reach it.
+"""The store of results: a folder, or a URL that fsspec knows, shared by all who can reach it.
 
-An entry is a file named by its key, written once as a whole; two that write the same key write the
-same result. Nothing that is wrong with the store is an error of a run: what cannot be read is not
-there, what cannot be written is said once.
+An entry is a file named by its key and written atomically; two writers of the same key write the
+same result. Problems of the store never fail a run: an unreadable entry is a miss, and a failure to
+write is reported once.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from harness.session.result_cache.entry import StoredResult
 
 _CELLS, _LISTINGS = "cells", "collections"
 _AT_A_TIME = 8
-# A draft of a writer that was killed; one that lives is done within seconds.
+# Older temporary files are of writers that were killed; a live writer needs seconds.
 _DRAFT_SECONDS = 3600.0
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a store.
+    """The contents of a store.
 
     Attributes:
-        cells: entries of cells.
-        files: all files.
-        size: of all of them, in bytes.
-        oldest: seconds since the one that was longest unused was used, as far as the place tells;
-            None in an empty store.
+        cells: number of entries of cells.
+        files: number of all files.
+        size: bytes of all files.
+        oldest: seconds since the last use of the least recently used file, as far as the store
+            records use; None in an empty store.
     """
 
     cells: int
@@ -49,7 +48,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_default_place() -> str:
-    """Where results are kept unless a place is named: in the user's cache folder."""
+    """Return the default place of the store, in the user's cache folder."""
     return str(cache_folder("results"))
 
 
@@ -60,7 +59,7 @@ class ResultStore:
         place: a folder, or a URL such as ``s3://bucket/results``.
 
     Raises:
-        UsageError: nothing that is installed can reach such a place.
+        UsageError: no installed package can open the place.
     """
 
     def __init__(self, place: str) -> None:
@@ -71,7 +70,9 @@ class ResultStore:
             self._files, root = fsspec.url_to_fs(os.path.expanduser(place))
         except (ImportError, ValueError) as error:
             raise UsageError(f"--result-cache {place}: {error}") from error
-        except Exception as error:  # whatever a driver makes of an address or of credentials
+        except (
+            Exception
+        ) as error:  # drivers raise any exception for a bad address or bad credentials
             raise UsageError(f"--result-cache {place}: {type(error).__name__}: {error}") from error
         self._root = str(root).rstrip("/")
         self._is_local = "file" in _protocols(self._files)
@@ -81,7 +82,7 @@ class ResultStore:
         self.problem = ""
 
     def find(self, keys: Iterable[str]) -> dict[str, StoredResult]:
-        """The entries of these keys, those that are there and whole."""
+        """Return the entries of these keys that exist and are intact."""
         paths = {self._path(_CELLS, key): key for key in keys}
         found = {}
         for path, content in self._read(list(paths)):
@@ -89,27 +90,27 @@ class ResultStore:
             if entry is not None:
                 found[key] = entry
                 if self._is_local:
-                    with contextlib.suppress(OSError):  # of others, or read-only
+                    with contextlib.suppress(OSError):  # owned by another user, or read-only
                         os.utime(path)
         return found
 
     def put(self, entry: StoredResult) -> None:
-        """Store an entry, in the background where the place is not on this machine."""
+        """Store an entry; in the background if the place is not on this machine."""
         self._put(self._path(_CELLS, entry.key), entry.to_bytes())
 
     def listing(self, key: str) -> bytes | None:
-        """What was noted under a key by :meth:`note`; None where nothing was."""
+        """Return the note that :meth:`note` stored under a key; None without one."""
         return next((content for _, content in self._read([self._path(_LISTINGS, key)])), None)
 
     def note(self, key: str, content: bytes) -> None:
-        """Keep what a session collected."""
+        """Store data that a session collected."""
         self._put(self._path(_LISTINGS, key), content)
 
     def flush(self) -> str:
-        """Wait until all is written.
+        """Wait until everything is written.
 
         Returns:
-            Why something could not be; empty where all could.
+            Why something could not be written; empty if everything was.
         """
         for each in self._writing:
             each.result()
@@ -120,7 +121,7 @@ class ResultStore:
         return self.problem
 
     def usage(self) -> Usage:
-        """What it holds.
+        """Return the contents of the store.
 
         Raises:
             UsageError: the place cannot be listed.
@@ -135,19 +136,20 @@ class ResultStore:
         )
 
     def prune(self, *, max_size: float | None = None, max_age: float | None = None) -> Usage:
-        """Remove what was longest unused, as far as the place tells of use and not of writing.
+        """Remove the least recently used files; by time of writing if the place does not record
+        use.
 
         Args:
-            max_size: bytes that may stay; None for any number.
-            max_age: seconds that an entry may have been unused; None for any number.
+            max_size: bytes that may stay; None for no limit.
+            max_age: seconds that an entry may have been unused; None for no limit.
 
         Returns:
-            What was removed.
+            The contents that were removed.
 
         Raises:
             UsageError: the place cannot be listed, or refuses to remove.
         """
-        files = sorted(self._list(), key=lambda file: file[2])  # the last used first
+        files = sorted(self._list(), key=lambda file: file[2])  # most recently used first
         total, gone = 0.0, []
         for path, size, age in files:
             total += size
@@ -159,7 +161,7 @@ class ResultStore:
             try:
                 self._files.rm_file(path)
             except FileNotFoundError:
-                continue  # somebody else did
+                continue  # another process removed it
             except Exception as error:
                 raise UsageError(f"cannot remove {path}: {error}") from error
         return Usage(
@@ -191,7 +193,7 @@ class ResultStore:
 
     def _put(self, path: str, content: bytes) -> None:
         if self.problem:
-            return  # a place that refused once is not asked for each of thousands of cells
+            return  # after one failure, do not try again for each of thousands of cells
         if self._is_local:
             self._write(path, content)
             return
@@ -204,7 +206,7 @@ class ResultStore:
             if self._is_local:
                 _replace(path, content)
             else:
-                self._files.pipe_file(path, content)  # an object appears as a whole
+                self._files.pipe_file(path, content)  # object stores write atomically
         except Exception as error:
             self._fail("write", error)
 
@@ -213,7 +215,7 @@ class ResultStore:
             self.problem = self.problem or f"cannot {what} results in {self.place}: {error}"
 
     def _list(self) -> Iterator[tuple[str, int, float]]:
-        """Path, bytes, and seconds since it was used, of each file that is the store's own."""
+        """Return path, bytes, and seconds since the last use of each file of the store."""
         now = time.time()
         for kind in (_CELLS, _LISTINGS):
             try:
@@ -232,7 +234,7 @@ def _protocols(files: Any) -> tuple[str, ...]:
 
 
 def _replace(path: str, content: bytes) -> None:
-    """As a whole, also where writers on several machines share the folder."""
+    """Write a file atomically, also when several machines share the folder."""
     draft = Path(path).with_name(f".{secrets.token_hex(8)}")
     draft.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -243,7 +245,7 @@ def _replace(path: str, content: bytes) -> None:
 
 
 def _moment(facts: dict[str, Any], now: float) -> float:
-    """When a file was used last, in seconds of the clock, by what its place tells of it."""
+    """Return the time of a file's last use in seconds since the epoch, as its place records it."""
     for name in ("mtime", "LastModified", "updated", "last_modified", "created"):
         value = facts.get(name)
         if isinstance(value, int | float):
