@@ -236,7 +236,9 @@ class Sources:
         for each in imports.wanted:
             base = self._absolute(each, package)
             if is_conftest and base.partition(".")[0] == _HARNESS.name:
-                continue  # the harness' own plugins select and display; the modules that run cells are core
+                continue  # the harness' own plugins select and display; the modules that run cells
+                are
+                core
             yield base
             if "*" in each.names:
                 yield f"{base}.*"
@@ -251,7 +253,8 @@ class Sources:
         return ".".join([*above, *filter(None, [wanted.module])])
 
     def _files(self, name: str) -> Iterator[Path]:
-        """Return the files that importing a dotted name executes, as far as imports are followed."""
+        """Return the files that importing a dotted name executes, as far as imports are
+        followed."""
         first, *rest = name.split(".")
         place = self._locate(first)
         if place is None:
@@ -271,7 +274,9 @@ class Sources:
                 yield module
                 return
             if not place.is_dir():
-                return  # an attribute of the package, or an extension module, which counts as a data file
+                return  # an attribute of the package, or an extension module, which counts as a
+                data
+                file
             yield from source_tree.list_package_files(place)
 
     def _public(self, rest: list[str]) -> Iterator[Path]:
@@ -337,5 +342,6 @@ def _user_sites() -> list[str]:
 
 
 def _is_installed(path: Path) -> bool:
-    """Return whether it is part of Python or of a distribution, whose version then identifies it."""
+    """Return whether it is part of Python or of a distribution, whose version then identifies
+    it."""
     return any(path.is_relative_to(place) for place in _installed_places())

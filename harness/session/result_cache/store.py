@@ -70,9 +70,7 @@ class ResultStore:
             self._files, root = fsspec.url_to_fs(os.path.expanduser(place))
         except (ImportError, ValueError) as error:
             raise UsageError(f"--result-cache {place}: {error}") from error
-        except (
-            Exception
-        ) as error:  # drivers raise any exception for a bad address or bad credentials
+        except Exception as error:  # drivers raise anything for a bad address or credentials
             raise UsageError(f"--result-cache {place}: {type(error).__name__}: {error}") from error
         self._root = str(root).rstrip("/")
         self._is_local = "file" in _protocols(self._files)
