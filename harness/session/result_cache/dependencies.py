@@ -236,9 +236,7 @@ class Sources:
         for each in imports.wanted:
             base = self._absolute(each, package)
             if is_conftest and base.partition(".")[0] == _HARNESS.name:
-                continue  # the harness' own plugins select and display; the modules that run cells
-                are
-                core
+                continue  # its own plugins select and display; modules that run cells are core
             yield base
             if "*" in each.names:
                 yield f"{base}.*"
@@ -274,9 +272,7 @@ class Sources:
                 yield module
                 return
             if not place.is_dir():
-                return  # an attribute of the package, or an extension module, which counts as a
-                data
-                file
+                return  # an attribute, or an extension module, which counts as data
             yield from source_tree.list_package_files(place)
 
     def _public(self, rest: list[str]) -> Iterator[Path]:
