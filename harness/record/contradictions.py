@@ -1,8 +1,8 @@
-"""What a record cannot say of itself: such a record is damage, not evidence. Imports no torch.
+"""Contradictions in records: a record that contradicts itself is damaged. Imports no torch.
 
-A cell that passed was executed, and an output was compared and conforms; what was never executed
-has no numbers; a run that ended by itself says when, how, and how many records it wrote. Only
-rules that every writer of every schema version keeps stand here.
+A cell that passed was executed, and an output was compared and conforms. A cell that was never
+executed has no numbers. A run that ended by itself records when, how, and its number of records.
+Only rules that every writer of every schema version follows are here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEEDED_OF_PARTS = ("seed", "expected", "backends")
 
 
 def find_cell_contradiction(cell: Cell) -> str | None:
-    """The first contradiction in a record, or None."""
+    """Return the first contradiction in a record, or None."""
     status = cell.status
     if status in _CONFORMING:
         if cell.runtime == "none":
@@ -43,7 +43,7 @@ def find_cell_contradiction(cell: Cell) -> str | None:
 
 
 def _exceeds(row: Numerics) -> str | None:
-    """Why a row is of an output that does not conform."""
+    """Return why a row describes an output that does not conform; None if it conforms."""
     if row.exceeding:
         return f"has {row.exceeding} elements outside its bound"
     if row.problem is not None:
@@ -80,8 +80,8 @@ def _impossible_number(cell: Cell) -> str | None:
 
 
 def has_long_integer(record: object) -> bool:
-    """Whether plain data has an integer outside :data:`INTEGERS`: no table could hold it, so that
-    one such number would cost every run beside it."""
+    """Return whether plain data has an integer outside :data:`INTEGERS`, which no table can
+    hold."""
     stack = [record]
     while stack:
         value = stack.pop()
@@ -97,11 +97,11 @@ def has_long_integer(record: object) -> bool:
 def find_run_contradictions(
     info: RunInfo, record: Mapping[str, object], cells: Sequence[Cell]
 ) -> list[str]:
-    """Contradictions in what a run says of itself, a line each.
+    """Return the contradictions in a run's description, a line each.
 
     Args:
-        info: the record as read.
-        record: the same as it stands in the file: what is missing there has a default in ``info``.
+        info: the description as read.
+        record: the JSON object of the file; ``info`` has defaults for missing fields.
         cells: the records of its cells.
     """
     lines = [*_left_out(info, record), *_ending(info), *_unexpected(info, cells)]
@@ -109,7 +109,7 @@ def find_run_contradictions(
 
 
 def _left_out(info: RunInfo, record: Mapping[str, object]) -> Iterator[str]:
-    """A field that is gone must not count as empty: nothing expected is nothing missing."""
+    """Report missing fields, which must not count as empty."""
     if gone := [name for name in _NEEDED if name not in record]:
         yield f"it has no {' and no '.join(gone)}"
     parts = record.get("merged_from")

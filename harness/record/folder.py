@@ -32,7 +32,7 @@ SAVED = "kept"
 # Only lines with that many digits in a row can have an integer of more than 64 bits.
 _LONG = re.compile(rb"[0-9]{19}")
 
-#: What reading a damaged record raises: it is no JSON, of other types, or nested without end.
+#: Exceptions on reading a damaged record: no JSON, wrong types, or nested too deeply.
 NOT_A_RECORD = (
     msgspec.MsgspecError,
     UnicodeDecodeError,
@@ -79,15 +79,15 @@ class RunWriter:
 
     @classmethod
     def resume(cls, run: Run, info: RunInfo) -> RunWriter:
-        """Take up a run that was stopped: what follows is appended to its records, and a line that
-        was being written when it was killed is dropped.
+        """Resume a stopped run: append to its records, and drop a line that was incomplete when it
+        stopped.
 
         Args:
-            run: as :func:`load` has it without such a line.
-            info: what it says of itself from now on.
+            run: the run as :func:`load` returns it without such a line.
+            info: its description from now on.
 
         Raises:
-            RunUnwritable: the folder refuses, or another process is still writing to it.
+            RunUnwritable: the folder cannot be written, or another process is still writing to it.
         """
         writer = cls.__new__(cls)
         writer.path, writer.info, writer._records = run.path, info, len(run.cells)
@@ -130,7 +130,7 @@ class RunWriter:
     def close(
         self, *, exit_status: int | None, ended: str | None = "", complete: bool = True
     ) -> None:
-        """Mark the run as ended, now and by itself unless it is said otherwise."""
+        """Mark the run as ended now; by itself unless an argument states otherwise."""
         self._cells.close()
         self.info.ended = format_now() if ended == "" else ended
         self.info.exit_status = exit_status
@@ -155,9 +155,9 @@ class RunWriter:
 
 
 def _locked(file: IO[bytes]) -> bool:
-    """Take a file for this process until it ends, however that comes; False where another has it.
+    """Lock a file until this process ends; False if another process holds the lock.
 
-    Where the system has no such locks nobody is kept out.
+    On a system without such locks it excludes no process.
     """
     try:
         import fcntl
@@ -173,16 +173,16 @@ def _locked(file: IO[bytes]) -> bool:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a kill in the middle, never sees half of it.
+    """Write a file atomically: a reader, or a kill in the middle, never sees half of it.
 
-    A symbolic link that stands there is replaced, never followed.
+    An existing symbolic link is replaced, never followed.
 
     Raises:
-        OSError: the folder or the disk refuses; what was there is as it was.
+        OSError: the folder or the disk refuses; the previous content is unchanged.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        # Of a process that was killed and had our number; exclusively, so that no link is followed.
+        # Left by a killed process with our id. Created exclusively, so that no link is followed.
         draft.unlink(missing_ok=True)
         with draft.open("xb") as file:
             file.write(content)
@@ -192,16 +192,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def name_new_folder(root: Path) -> Path:
-    """A name for the folder of a run that starts now; nothing is made."""
+    """Return a name for the folder of a run that starts now; nothing is created."""
     stamp = format_now().partition("+")[0].replace(":", "").replace("-", "")
     return root / f"{stamp}-{os.getpid()}"
 
 
 def check_writable(folder: Path) -> None:
-    """Find out early whether a run folder can be made; makes nothing.
+    """Check early that a run folder can be created; nothing is created.
 
     Raises:
-        RunUnwritable: it holds a run already, or something is in the way.
+        RunUnwritable: it already holds a run, or cannot be created.
     """
     if (folder / RUN_FILE).exists() or (folder / CELLS_FILE).exists():
         raise RunUnwritable(f"{folder} already holds a run; choose another folder or remove it")
@@ -273,10 +273,10 @@ def load(path: Path | str, *, torn: bool = True) -> Run:
 
 
 def check_schema(file: Path, schema: int) -> None:
-    """Refuse records of a version that this one does not know.
+    """Refuse records of an unknown schema version.
 
     Raises:
-        RunUnreadable: the schema is newer, or there never was one of that number.
+        RunUnreadable: the schema is newer, or its number never existed.
     """
     if schema < 1:
         raise RunUnreadable(f"{file} has schema {schema}, and the first schema is 1")
@@ -300,7 +300,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def find_latest(root: Path) -> Path:
-    """The newest run folder below ``root``.
+    """Return the newest run folder below ``root``.
 
     Raises:
         RunUnreadable: there is none.

@@ -1,4 +1,4 @@
-"""Where a run happens: packages, machine, git state. Imports no torch."""
+"""The host of a run: packages, machine, git state. Imports no torch."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _RECORDED_PACKAGES = (
 
 
 class Environment(msgspec.Struct, kw_only=True):
-    """Where a run happened. A package that is not installed is absent from ``packages``.
+    """The host of a run. A package that is not installed is absent from ``packages``.
 
-    ``vectors`` is what the processor computes vectors with, as :func:`describe_vectors` spells it.
-    ``git_dirty`` says whether files that git knows were changed, ``git_digest`` is of what was;
-    ``git_home`` is the page of the repository on the web.
+    ``vectors`` is the processor's vector extension, as :func:`describe_vectors` writes it.
+    ``git_dirty`` says whether tracked files were changed, ``git_digest`` is a digest of the
+    changes; ``git_home`` is the web page of the repository.
     """
 
     python: str = ""
@@ -52,7 +52,7 @@ class Environment(msgspec.Struct, kw_only=True):
 
     @property
     def revision(self) -> str:
-        """The code in words: the commit, and the digest of what was changed on top of it."""
+        """Describe the code: the commit, and the digest of local changes."""
         if not self.git_commit:
             return ""
         aside = f" with local changes {self.git_digest or ''}".rstrip() if self.git_dirty else ""
@@ -85,26 +85,29 @@ def read_environment(root: Path) -> Environment:
 
 
 def is_like_here(there: Environment) -> bool:
-    """Whether a host computes as this one does: the processor's vectors, the system, Python."""
+    """Return whether a host computes as this one does: same vector extension, system and Python."""
     return (there.vectors, there.platform.partition(" ")[0], there.python) == (
         describe_vectors(), platform.system(), platform.python_version()
     )  # fmt: skip
 
 
 def available_cores() -> int:
-    """Cores this process may use, which in a container is less than the machine has."""
+    """Return the number of cores that this process may use; in a container fewer than the machine
+    has."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that this process and its children may still take without ending others, which in a
-    container is less than the machine has; where the system tells no more, all that it has.
+    """Return the bytes that this process and its children may still allocate safely.
+
+    In a container this is less than the machine has. Where the system reports no more, it is the
+    machine's whole memory.
 
     Args:
-        proc: where Linux lists its state.
-        groups: where it has its control groups.
+        proc: the folder of Linux' process information.
+        groups: the folder of its control groups.
     """
     left = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with contextlib.suppress(OSError, ValueError):
@@ -116,7 +119,8 @@ def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cg
 
 
 def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
-    """What is left to each control group of this process that has a limit, of version 2 or 1."""
+    """Return the remaining bytes of each control group of this process with a limit, version 2 or
+    1."""
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
@@ -129,7 +133,8 @@ def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
         limit, used, idle = _GROUP_FILES[kind]
         top = groups / kind
         place = top / name.lstrip("/")
-        # In a container the name is that of the host, and its own group is at the top.
+        # In a container the name is the host's name of the group, and the group itself is at the
+        # top.
         for folder in {top, *(each for each in [place, *place.parents] if top in each.parents)}:
             with contextlib.suppress(OSError, ValueError):
                 most = int((folder / limit).read_text())  # "max" where there is none
@@ -140,14 +145,14 @@ def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
                 yield max(most - int((folder / used).read_text()) + files, 0)
 
 
-# By controller: the files of a limit and of what is used, and the count of idle pages of files.
+# By controller: the files of limit and usage, and the counter of idle file pages.
 _GROUP_FILES = {
     "": ("memory.max", "memory.current", "inactive_file"),
     "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
 
 
-# From the widest on; what vendors choose kernels by.
+# Widest first; vendors choose kernels by these features.
 _EXTENSIONS = {
     "x86_64": ("avx512f", "avx2", "avx", "sse4_1", "sse2"),
     "aarch64": ("sve", "asimd"),
@@ -156,11 +161,12 @@ _EXTENSIONS = {
 
 @functools.cache
 def describe_vectors(cpuinfo: Path = Path("/proc/cpuinfo"), machine: str | None = None) -> str:
-    """The machine and the widest vectors that its processor has: ``x86_64/avx512f``,
-    ``x86_64/avx2``, ``aarch64/asimd``. Native kernels differ by that, results of theirs as well.
+    """Return the machine and its widest vectors: ``x86_64/avx512f``, ``aarch64/asimd``.
+
+    Native kernels, and their results, differ by these.
 
     Args:
-        cpuinfo: where Linux lists what it has; elsewhere nothing stands behind the slash.
+        cpuinfo: Linux' list of processor features; on other systems the text ends with the slash.
         machine: None for this one.
     """
     machine = machine or platform.machine()

@@ -1,5 +1,5 @@
-"""Numbers as text: infinities and NaN as JSON can write them, and two numbers in as many digits as
-tell them apart. Imports no torch."""
+"""Numbers as text: infinities and NaN for JSON, and pairs of numbers with enough digits to differ.
+Imports no torch."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def spell_numbers(value: Any) -> Any:
 
 
 def format_apart(one: float, other: float) -> tuple[str, str]:
-    """Both numbers in one number of significant digits, two more than make them differ.
+    """Write both numbers with the same number of significant digits, two more than make them
+    differ.
 
-    Equal numbers, and those of which one is not finite, come in four digits.
+    Equal numbers have four digits, as do pairs with a number that is not finite.
     """
     digits = _FEWEST
     if one != other and math.isfinite(one) and math.isfinite(other):

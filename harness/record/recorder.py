@@ -1,4 +1,4 @@
-"""The controller's side of a run: what was expected, what ended.
+"""Record a run in the controller: the expected cells, and each cell as it ends.
 
 Records are written by one process only; workers send them with their reports.
 """
@@ -17,23 +17,23 @@ from harness.record.run import BackendState, Run, RunInfo
 
 LOGS = "logs"
 CLAIMS = "claims.jsonl"
-"""In the folder of logs: what cells said of their limitations, a line as each ends."""
+"""File in the folder of logs with the cells' claims about their limitations, a line per cell."""
 
 
 class Recorder:
     """Appends the cells of one session to its run folder."""
 
     def __init__(self, folder: Path, info: RunInfo, *, resumed: Run | None = None) -> None:
-        """Create the run folder, or take up that of a run that was stopped.
+        """Create the run folder, or resume that of a stopped run.
 
         Args:
-            folder: of the run.
-            info: what it says of itself.
-            again: the run that is taken up.
+            folder: the run folder.
+            info: the description of the run.
+            again: the run to resume; None for a new one.
 
         Raises:
-            RunUnwritable: the folder cannot be written, already holds a run that is not taken up,
-                or one that another process is writing.
+            RunUnwritable: the folder cannot be written, already holds a run that is not resumed, or
+                another process is writing to it.
         """
         self.writer = (
             RunWriter(folder, info) if resumed is None else RunWriter.resume(resumed, info)
@@ -47,7 +47,7 @@ class Recorder:
 
     @property
     def recorded(self) -> int:
-        """How many cells have a record."""
+        """The number of cells with a record."""
         return len(self._recorded)
 
     @property
@@ -56,7 +56,7 @@ class Recorder:
         return [cell for cell in self.writer.info.expected if cell not in self._recorded]
 
     def expect(self, cells: list[str], backends: dict[str, BackendState]) -> None:
-        """Note the selected cells, and what their backends say of themselves."""
+        """Record the selected cells and the states of their backends."""
         self.writer.info.expected = cells
         self.writer.info.backends = backends
         self.writer.save()
@@ -71,16 +71,19 @@ class Recorder:
         self._recorded.add(cell.id)
 
     def record_claim(self, cell: str, claim: str) -> None:
-        """Keep what a cell says of its limitation, for whoever takes this run up. Before its record
-        is written: of a cell that has one nothing is then lost. A full disk fails the record."""
+        """Store a cell's claim about its limitation, for a resumed run.
+
+        It is written before the cell's record, so that no cell with a record lacks its claim. A
+        full disk fails the record.
+        """
         line = msgspec.json.encode({"cell": cell, "claim": claim}) + b"\n"
         with suppress(OSError), (self.folder / LOGS / CLAIMS).open("ab") as file:
             file.write(line)
 
     @staticmethod
     def read_claims(folder: Path) -> dict[str, str]:
-        """What the cells of a run said of their limitations, by cell, as :meth:`claim` got it; a
-        line that was being written when the run was killed says nothing."""
+        """Return the claims of a run's cells, by cell, as :meth:`claim` got them; an incomplete
+        line is ignored."""
         found = {}
         try:
             lines = (folder / LOGS / CLAIMS).read_bytes().splitlines()
@@ -93,7 +96,7 @@ class Recorder:
         return found
 
     def problems(self) -> list[str]:
-        """Why the session cannot be green although no cell failed."""
+        """Return the reasons, besides failed cells, why the session is not green."""
         found = []
         info = self.writer.info
         for name, state in info.backends.items():

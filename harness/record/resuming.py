@@ -1,4 +1,4 @@
-"""Whether a run that was stopped can be completed here: what was otherwise when it began."""
+"""Check whether a stopped run can be completed here, and report what has changed since it began."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NAMED = 6
 
 
 def load_stopped_run(folder: Path) -> Run:
-    """A run that ended before all of its cells had, without the line that was being written then.
+    """Load a stopped run, without a line that was incomplete when it stopped.
 
     Raises:
-        RunUnreadable: the folder is no run, or damaged elsewhere.
-        UsageError: the run is complete, or was merged of others.
+        RunUnreadable: the folder is no run, or has other damage.
+        UsageError: the run is complete, or was merged from others.
     """
     if not folder.is_dir():
         raise RunUnreadable(f"cannot resume {folder}: there is no such folder")
     run = load(folder, torn=False)
-    # How many records a run that was stopped by hand wrote; whole lines are what counts now.
+    # The number of records of an interrupted run; now its complete lines count.
     damage = [line for line in run.damage if "contradicts itself" in line or " line " in line]
     if damage:
         raise RunUnreadable(f"cannot resume {folder}: {damage[0]}")
@@ -40,15 +40,15 @@ def load_stopped_run(folder: Path) -> Run:
 
 
 def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> None:
-    """Refuse to add records to a run that would not be of the same thing.
+    """Refuse to resume a run under other conditions.
 
     Args:
-        run: which is to be completed.
+        run: the run to complete.
         here: this host, its packages and its checkout.
-        inputs: digests of what cells hang on, as in ``RunInfo.dependency_digests``.
+        inputs: digests of the cells' dependencies, as in ``RunInfo.dependency_digests``.
 
     Raises:
-        UsageError: naming what is otherwise.
+        UsageError: the message names the differences.
     """
     was = run.info.environment
     changed = [
@@ -64,7 +64,7 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
         old, new = was.packages.get(name), here.packages.get(name)
         if old != new:
             changed.append(f"{name} is {new or 'not installed'}, was {old or 'not installed'}")
-    # What has no name of its own: files that git does not know, packages that are not recorded.
+    # Differences without a name above: untracked files, packages that are not recorded.
     unnamed = [
         f"{name} are not what they were"
         for name, digest in run.info.dependency_digests.items()

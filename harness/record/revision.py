@@ -1,4 +1,4 @@
-"""Which code a run was of: the commit, and what was changed on top of it."""
+"""The code of a run: the commit, and local changes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _DIGITS = 12
 
 
 class Revision(NamedTuple):
-    """The state of a checkout; None where there is none, or no git.
+    """The state of a checkout; None without a checkout or without git.
 
     Attributes:
         commit: its hash.
-        dirty: whether files that git knows were changed. Others, such as notes and reports, are
-            not code of the commit.
-        digest: of the difference to the commit; None without one.
-        home: the web page of the repository; None where it has no remote on the web.
+        dirty: whether tracked files were changed. Untracked files, such as notes and reports, do
+            not count.
+        digest: digest of the difference to the commit; None without one.
+        home: the web page of the repository; None if it has no remote on the web.
     """
 
     commit: str | None
@@ -29,9 +29,9 @@ class Revision(NamedTuple):
 
 
 def read_revision(root: Path) -> Revision:
-    """The state of the checkout that a folder is in."""
+    """Return the state of the checkout that contains a folder."""
     commit = run_git(root, "rev-parse", "HEAD")
-    # Renames, colours and tools of the user's own settings are no part of what was changed.
+    # The user's settings for renames, colours and tools must not change the digest.
     options = ("--binary", "--no-color", "--no-ext-diff", "--no-renames", "--no-textconv")
     changed = run_git(root, "diff", *options, "HEAD")
     if commit is None or changed is None:
@@ -42,8 +42,8 @@ def read_revision(root: Path) -> Revision:
 
 
 def _home(remote: str | None) -> str | None:
-    """The page of a remote: ``git@host:owner/name.git`` and ``https://host/owner/name`` alike;
-    credentials in it stay here."""
+    """Return the web page of a remote, for ``git@host:owner/name.git`` and ``https://host/owner/name``;
+    credentials are removed."""
     found = re.fullmatch(
         r"(?:https?://(?:[^/@]*@)?|(?:ssh://)?git@)([\w.-]+)[:/](.+?)(?:\.git)?/?", remote or ""
     )
@@ -55,7 +55,7 @@ def _text(answer: bytes | None) -> str | None:
 
 
 def run_git(root: Path, *arguments: str, seconds: float = 10) -> bytes | None:
-    """What git prints in a folder; None where it fails, is not there, or takes too long."""
+    """Return git's output in a folder; None if git fails, is missing, or takes too long."""
     try:
         answer = subprocess.run(
             ["git", "-C", str(root), *arguments], capture_output=True, timeout=seconds, check=False

@@ -20,15 +20,15 @@ _SPELLING = re.compile(rf"({_NAME}):({_NAME})({PASS_CHANGES})")
 _CHANGE = re.compile(rf"[+-]{_NAME}")
 
 TARGET_LIST_HELP = "xnnpack:fp32,mlx or xnnpack:*, *:fp32, default, nightly, all"
-"""What lists of targets look like, for ``--help``; :mod:`harness.model.selection` reads them."""
+"""Examples of target lists, for ``--help``; :mod:`harness.model.selection` parses them."""
 
 ALL_PASSES = "passes"
-"""What ``-passes`` leaves out: all of the recipe's own."""
+"""The name after ``-`` that stands for all of the recipe's own passes."""
 
 _CELL = re.compile(rf"[^\s\[\]@]+@{_SPELLING.pattern}")
 
 VARIED_SUFFIX = " with passes"
-"""Behind a recipe's target, for all that spell passes more or less than it has."""
+"""Suffix of a recipe's target that stands for all its variations by passes."""
 
 
 @dataclass(frozen=True, order=True)
@@ -70,33 +70,33 @@ class Target:
 
     @property
     def base(self) -> Target:
-        """The same with the recipe as the backend declares it."""
+        """The target without added or removed passes."""
         return Target(self.backend, self.recipe) if self.passes else self
 
     @property
     def family(self) -> str:
-        """Its recipe, and whether it is with passes: one name for all that spell some."""
+        """Its recipe, with a suffix if passes are spelled: one name for all such variations."""
         return f"{self.base}{VARIED_SUFFIX}" if self.passes else str(self)
 
 
 def cell_id(case: str, target: Target | str) -> str:
-    """The one name of a cell: ``case@backend:recipe``."""
+    """Return the id of a cell: ``case@backend:recipe``."""
     return f"{case}@{target}"
 
 
 def matches_any_glob(patterns: str, text: str) -> bool:
-    """Whether one of the globs, separated by ``|``, matches the text."""
+    """Return whether one of the globs, separated by ``|``, matches the text."""
     return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))
 
 
 def is_target(text: str) -> bool:
-    """Whether a text has the form of a target."""
+    """Return whether a text has the form of a target."""
     return _SPELLING.fullmatch(text) is not None
 
 
 def matches_target(patterns: str, target: Target) -> bool:
-    """Whether globs over targets, separated by ``|``, speak of a target: of it as it is spelled, or
-    of the recipe that it varies."""
+    """Return whether globs over targets, separated by ``|``, match a target as spelled, or the
+    recipe that it varies."""
     return matches_any_glob(patterns, str(target)) or matches_any_glob(patterns, str(target.base))
 
 
@@ -109,7 +109,7 @@ def split_cell_id(text: str) -> tuple[str, Target]:
     """Inverse of :func:`cell_id`.
 
     Raises:
-        UnknownTarget: there is no ``@``, or what follows it is not a target.
+        UnknownTarget: there is no ``@``, or no target after it.
     """
     case, at, target = text.rpartition("@")
     if not at or not case:

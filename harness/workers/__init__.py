@@ -1,1 +1,1 @@
-"""Worker processes, watched from outside: what each one does, its memory, why one ended."""
+"""Worker processes as seen from outside: their status, their memory, and why one ended."""

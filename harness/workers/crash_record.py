@@ -1,4 +1,5 @@
-"""What is left of a cell whose process died: its stack, what it was seen to hold, or its record."""
+"""Make the record of a cell whose process died: from its stack, its observed memory, or its own
+record."""
 
 from __future__ import annotations
 
@@ -11,20 +12,20 @@ from harness.workers.last_words import extract_last_stderr_lines, read_captured_
 from harness.workers.memory_monitor import ObservedMemory
 
 _STACK_LINES = 40
-_TIMEOUT_MARK = "Timeout ("  # how faulthandler.dump_traceback_later begins its dump
+_TIMEOUT_MARK = "Timeout ("  # the first words of faulthandler.dump_traceback_later
 
 
 def stack_file(logs: Path, worker: str) -> Path:
-    """The file into which a worker's faulthandler writes."""
+    """The file that a worker's faulthandler writes to."""
     return logs / f"{worker}.stack"
 
 
 def add_lowered_facts(cell: Cell, lowered: Cell | None) -> None:
-    """Add to the record of a death what was known before the cell was executed.
+    """Add the data from before execution to the record of a crash.
 
     Args:
         cell: the record.
-        lowered: what was said of the same cell; None where it did not come so far.
+        lowered: the record of the same cell after lowering; None if it did not get that far.
     """
     if lowered is None or lowered.id != cell.id:
         return
@@ -38,18 +39,18 @@ def add_lowered_facts(cell: Cell, lowered: Cell | None) -> None:
 def build_crash_record(
     logs: Path, name: str, worker: str, seed: int, seen: ObservedMemory | None
 ) -> tuple[Cell, bool]:
-    """The record of a cell whose worker died.
+    """Return the record of a cell whose worker died.
 
     Args:
-        logs: the folder of the worker's stack, and of what it said it does.
+        logs: the folder of the worker's stack and status files.
         name: the cell's id.
-        worker: who ran it.
+        worker: name of the worker.
         seed: run seed.
-        seen: what was seen of it from outside.
+        seen: observations of the memory monitor.
 
     Returns:
-        A crash or a timeout, and False; or the cell's own record and True, where it had one and
-        died while it was traced.
+        A crash or a timeout, and False; or the cell's own record and True, if the worker died while
+        it traced the cell.
     """
     last = worker_status.read_status(logs, worker)
     cell = _death(
@@ -69,7 +70,7 @@ def build_crash_record(
 
 
 def add_observed_memory(cell: Cell, seen: ObservedMemory | None) -> None:
-    """Add what was seen from outside of a cell's stages, without what tracing it held."""
+    """Add the memory monitor's figures of a cell's stages, without tracing."""
     if seen is not None:
         seen.complete(cell.memory)
         cell.memory.pop(worker_status.TRACE, None)

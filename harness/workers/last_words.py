@@ -1,4 +1,4 @@
-"""What a process prints on its error stream before it dies: an assertion, glibc's message."""
+"""The last stderr lines of a process that died: an assertion, or a message of glibc."""
 
 from __future__ import annotations
 
@@ -24,12 +24,14 @@ _SUFFIX = ".words"
 
 @contextmanager
 def capture_stderr(folder: Path, worker: str) -> Iterator[None]:
-    """Write what native code prints on the error stream to a file of a worker, which is there if
-    this process dies; if it does not, the stream gets all of it afterwards.
+    """Redirect the error stream of native code to a worker's file in this block.
+
+    The file remains if this process dies; otherwise its content goes to the error stream
+    afterwards.
 
     Args:
-        folder: of the files of all workers.
-        worker: whose.
+        folder: the folder of all workers' files.
+        worker: name of the worker.
     """
     with suppress(OSError, ValueError):
         sys.stderr.flush()
@@ -55,7 +57,7 @@ def capture_stderr(folder: Path, worker: str) -> Iterator[None]:
 
 
 def read_captured_stderr(folder: Path, worker: str) -> str:
-    """What a worker's native code printed in its last cell; empty where it kept nothing."""
+    """Return the stderr lines of a worker's last cell; empty if none were captured."""
     try:
         return (folder / f"{worker}{_SUFFIX}").read_text(errors="replace")
     except OSError:
@@ -63,11 +65,11 @@ def read_captured_stderr(folder: Path, worker: str) -> str:
 
 
 def extract_last_stderr_lines(log: str) -> str:
-    """What a process printed last before it died, on one line: an assertion, glibc's message, what
-    the runtime logged; empty where it printed nothing of the kind.
+    """Return a process' last stderr lines on one line: an assertion, glibc's message, or the
+    runtime's log; empty without such lines.
 
     Args:
-        log: its error stream. The stack that faulthandler writes may follow.
+        log: its error stream; faulthandler's stack may follow.
     """
     printed, ending = _split(log)
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
@@ -80,6 +82,6 @@ def extract_last_stderr_lines(log: str) -> str:
 
 
 def _split(log: str) -> tuple[str, str]:
-    """The lines before the stack of the death, and the line that begins the stack."""
+    """Split the lines into those before the crash's stack, and the line that begins the stack."""
     found = _STACK.search(log)
     return (log, "") if found is None else (log[: found.start()], found[0])

@@ -1,7 +1,7 @@
-"""The controller's watch over the memory of its workers: a cell that takes too much is ended.
+"""The memory monitor: the controller ends cells that exceed their memory budget.
 
-It looks from outside because a worker that fills memory in one native call, or in one operation of
-Python on a list, holds its interpreter: no thread of its own would get to see it.
+It observes workers from outside, because a native call, or one operation of Python on a list, can
+fill memory while it holds the interpreter; no thread of the worker would run in between.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from harness.execution.memory import (
 from harness.workers import worker_status
 from harness.workers.worker_status import WorkerStatus
 
-# Seconds between two looks, the fewer the less is left of a budget: memory is filled at some GB/s
-# at most, and what is not seen in between is a small part.
+# Seconds between two checks, fewer as less of a budget remains: memory is filled at a few GB/s at
+# most, so the growth between two checks is small.
 _SHORTEST, _LONGEST = 0.03, 0.1
 _FASTEST = 8 * GIB
-# In which a signal stops the last thread of a process, and a fork becomes another program.
+# Seconds for a signal to stop the last thread of a process, and for a fork to exec.
 _STOPPING = 0.005
 
 
 @dataclass
 class ObservedMemory:
-    """What was seen of a cell.
+    """The observed memory of a cell.
 
     Attributes:
         doing: the cell.
-        peaks: the most that it was seen to hold above its base, in bytes, by stage.
+        peaks: its highest observed memory above its base, in bytes, by stage.
         others: what each child held before the cell, by process id.
         verdict: why it was ended, or empty.
     """
@@ -49,57 +49,59 @@ class ObservedMemory:
     verdict: str = ""
 
     def note(self, held: int) -> None:
-        """Count what is held to the stage, if one has begun."""
+        """Count the held bytes towards the current stage, if one has begun."""
         if stage := self.doing.stage:
             self.peaks[stage] = max(self.peaks.get(stage, 0), held)
 
     def complete(self, memory: dict[str, int]) -> None:
-        """Raise a cell's own figures to what was seen: what compilers and other children took is
-        seen from outside only."""
+        """Raise a cell's own figures to the observed peaks, which include compilers and other
+        children."""
         for stage, peak in self.peaks.items():
             memory[stage] = max(memory.get(stage, 0), peak)
 
 
 class MemoryMonitor(threading.Thread):
-    """Looks at all workers many times a second, and ends those whose cell is beyond its budget.
+    """Checks all workers many times a second, and ends those whose cell exceeds its budget.
 
-    What it takes is taken from the workers, where there are as many as cores.
+    The monitor's own time is taken from the workers if they use all cores.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Watch nobody yet.
+        """Create a monitor without workers.
 
         Args:
-            folder: where workers say what they do (:mod:`harness.workers.worker_status`).
+            folder: the folder of the workers' status files (:mod:`harness.workers.worker_status`).
         """
         super().__init__(name="conform-memory-watch", daemon=True)
         self._folder = folder
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._workers: dict[str, dict[int, int]] = {}  # what the children of each held last
+        self._workers: dict[
+            str, dict[int, int]
+        ] = {}  # the memory of each worker's children at the last check
         self._seen: dict[str, ObservedMemory] = {}
 
     def add(self, worker: str) -> None:
-        """Watch a worker from now on."""
+        """Start to watch a worker."""
         with self._lock:
             self._workers[worker] = {}
 
     def remove(self, worker: str) -> None:
-        """Watch a worker no more; what was seen stays."""
+        """Stop watching a worker; its observations remain."""
         with self._lock:
             self._workers.pop(worker, None)
 
     def pop_observation(self, cell: str) -> ObservedMemory | None:
-        """What was seen of a cell that has ended, once."""
+        """Return and remove the observations of a cell that has ended."""
         with self._lock:
             return self._seen.pop(cell, None)
 
     def close(self) -> None:
-        """End the watch."""
+        """Stop the monitor."""
         self._over.set()
 
     def run(self) -> None:
-        """Look, until :meth:`close`."""
+        """Check all workers until :meth:`close`."""
         wait = _SHORTEST
         while not self._over.wait(wait):
             with self._lock:
@@ -107,13 +109,13 @@ class MemoryMonitor(threading.Thread):
             wait = min(max(min(left, default=0) / _FASTEST, _SHORTEST), _LONGEST)
 
     def _look(self, worker: str) -> int:
-        """The bytes that are left to a worker's cell, of which all are left as it begins."""
+        """Return the remaining bytes of a worker's cell; the whole budget when it begins."""
         doing = worker_status.read_status(self._folder, worker)
         if doing is None:
             return 0
         left = doing.budget
         own, below = read_resident_bytes(doing.pid), read_descendants_bytes(doing.pid)
-        # Seen at the turn of two stages it would be counted to the wrong one.
+        # At a change of stages the figure would count towards the wrong one.
         if own and worker_status.read_status(self._folder, worker) == doing and doing.cell:
             seen = self._seen.get(doing.cell)
             if seen is None or seen.doing.pid != doing.pid:
@@ -128,7 +130,7 @@ class MemoryMonitor(threading.Thread):
         return left
 
     def _judge(self, worker: str, seen: ObservedMemory) -> None:
-        """Look closely at a worker that holds still, and end it or let it go on."""
+        """Measure a stopped worker exactly, and end it or let it continue."""
         pid = seen.doing.pid
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)

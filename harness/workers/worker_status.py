@@ -1,7 +1,7 @@
-"""What a worker does at this moment, in a file that the controller and other workers read.
+"""The status file of a worker, which the controller and other workers read.
 
-A worker holds a lock on its file while a cell runs; the system lets go of it when the worker dies,
-so that nobody waits for the dead.
+A worker locks its file while a cell runs; the system releases the lock when the worker dies, so
+that no process waits for a dead one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from harness.record.cell import Cell
 from harness.record.folder import write_atomically
 
 TRACE = "trace"
-"""What follows the stages of a cell that is wrong: its verdict is there, and is kept."""
+"""The pseudo-stage of tracing, after the stages of a cell with wrong outputs; its verdict is
+kept."""
 
 _SUFFIX = ".cell"
 _RECORD = ".record"
@@ -32,10 +33,11 @@ _LOOK_AGAIN = 0.05
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A cell on its way: the stage that it entered last, and its memory in bytes.
+    """The running cell of a worker: its current stage, and memory in bytes.
 
-    ``base`` is what the worker held as it began, ``budget`` what it may hold above that,
-    ``asked`` what it would be given by a machine that has it. Between two cells ``cell`` is empty.
+    ``base`` is the worker's memory at the start of the cell, ``budget`` the bytes that the cell may
+    hold above it, ``asked`` its budget on a machine with enough memory. Between cells ``cell`` is
+    empty.
     """
 
     pid: int
@@ -53,7 +55,7 @@ class StatusFile:
     """A worker's own file."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        """Make the file.
+        """Create the file.
 
         Raises:
             OSError: the folder cannot be written.
@@ -65,7 +67,7 @@ class StatusFile:
         self._entrance = os.open(folder / _ENTRANCE, os.O_RDWR | os.O_CREAT, 0o644)
 
     def write(self, doing: WorkerStatus) -> None:
-        """Say what is done; on a full disk nothing is said."""
+        """Write the status; nothing is written on a full disk."""
         line = msgspec.json.encode(doing) + b"\n"
         try:
             complete = os.pwrite(self._file, line, 0) == len(line)
@@ -76,24 +78,23 @@ class StatusFile:
                 os.ftruncate(self._file, 0)
 
     def store_record(self, record: str) -> None:
-        """Leave the record of the cell under way for whoever finds this worker dead; on a full disk
-        it is lost with the worker."""
+        """Store the record of the running cell, in case this worker dies; a full disk loses it."""
         with contextlib.suppress(OSError):
             write_atomically(self._place.with_suffix(_RECORD), record.encode())
 
     def store_lowered(self, cell: Cell) -> None:
-        """Leave what is known of the cell under way before it is executed, likewise."""
+        """Store the running cell's data from before execution, likewise."""
         with contextlib.suppress(OSError):
             write_atomically(self._place.with_suffix(_LOWERED), cell.to_json().encode())
 
     def make_meter(
         self, doing: WorkerStatus, on_stage: Callable[[str], None] | None = None
     ) -> MemoryMeter:
-        """A meter of a cell; each stage that begins is said here.
+        """Return a cell's meter, which writes each stage to the status file.
 
         Args:
             doing: the cell.
-            on_stage: hears of the stages as well.
+            on_stage: also called with each stage.
         """
 
         def entered(stage: str) -> None:
@@ -106,14 +107,15 @@ class StatusFile:
 
     @contextmanager
     def wait_for_memory(self, doing: WorkerStatus, room: int) -> Iterator[None]:
-        """Run a cell, and wait before that while what runs in other workers leaves it no room.
+        """Run a cell in this block; first wait until the cells of other workers leave enough
+        memory.
 
-        Who waits keeps all that come later waiting, so that a cell that asks for much gets its
-        turn. One runs alone whatever it asks for.
+        A waiting cell blocks all later ones, so that a large cell gets its turn. A cell runs alone
+        regardless of its size.
 
         Args:
             doing: the cell.
-            room: bytes that all cells of a moment may ask for together.
+            room: bytes that all concurrent cells may hold together.
         """
         fcntl.flock(self._entrance, fcntl.LOCK_EX)
         try:
@@ -130,18 +132,19 @@ class StatusFile:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _taken(self) -> int:
-        """What the cells that run in other workers may take together."""
+        """Return the bytes that the cells of other workers may hold together."""
         others = (file for file in self.folder.glob(f"*{_SUFFIX}") if file != self._place)
         return sum(doing.budget for file in others if (doing := _running(file)) is not None)
 
 
 def read_status(folder: Path, worker: str) -> WorkerStatus | None:
-    """What a worker does, or did last; None where it says nothing."""
+    """Return a worker's status, or its last one; None without one."""
     return _read(folder / f"{worker}{_SUFFIX}")
 
 
 def read_traced_record(folder: Path, worker: str, cell: str) -> Cell | None:
-    """The record of a cell whose worker died while it was traced; None where it died before."""
+    """Return the record of a cell whose worker died while it traced the cell; None if it died
+    before."""
     last = read_status(folder, worker)
     if last is None or (last.cell, last.stage) != (cell, TRACE):
         return None
@@ -152,7 +155,7 @@ def read_traced_record(folder: Path, worker: str, cell: str) -> Cell | None:
 
 
 def read_lowered_record(folder: Path, worker: str) -> Cell | None:
-    """What is known of the last cell of a worker that had a program; None where none had."""
+    """Return the data of a worker's last cell from before execution; None if none was lowered."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return Cell.from_json((folder / f"{worker}{_LOWERED}").read_bytes())
     return None
