@@ -1,8 +1,8 @@
-"""Copies of modules, of those too that Python's own means refuse to copy.
+"""Copy modules, including modules that :func:`copy.deepcopy` refuses to copy.
 
-Tensor subclasses often refuse (what they wrap has a history of gradients, or a class has no
-``clone``), and so does a weight that is computed from others. They are copied by what they are made
-of. What cannot be copied at all is shared with the original.
+Tensor subclasses often refuse (an inner tensor has a gradient history, or a class has no
+``clone``), and so does a weight that is computed from others. Their parts are copied instead. Parts
+that cannot be copied at all are shared with the original.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     import torch
 
 Memo = dict[int, Any]
-"""Copies by the identity of their originals, as :func:`copy.deepcopy` keeps them."""
+"""Copies by the identity of their originals, as in :func:`copy.deepcopy`."""
 
 
 @dataclass(frozen=True)
 class SharedTensor:
-    """A tensor that a copy has in common with its original, as it was when the copy was made."""
+    """A tensor that a copy shares with its original, and its state when the copy was made."""
 
     path: str
     tensor: torch.Tensor
     version: int | None
 
     def check(self) -> None:
-        """See that nobody has written to it.
+        """Check that the tensor has not been written to.
 
         Raises:
-            CaseError: somebody has.
+            CaseError: it has.
         """
         if _version(self.tensor) != self.version:
             raise CaseError(
@@ -46,7 +46,7 @@ class SharedTensor:
 def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[SharedTensor]]:
     """A copy of a module, and the tensors that it shares with the original.
 
-    What is no tensor and refuses to be copied (a lock, packed weights of a foreign library) is
+    An object that is no tensor and cannot be copied (a lock, packed weights of another library) is
     shared, too.
     """
     memo: Memo = {}
@@ -56,21 +56,21 @@ def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[SharedTe
             continue
         try:
             memo[id(tensor)] = copy_tensor(tensor)
-        except Exception:  # whatever a class raises for what it has not
+        except Exception:  # a class may raise anything for a missing attribute
             memo[id(tensor)] = tensor
             shared.append(SharedTensor(path, tensor, _version(tensor)))
     return _copied(module, memo), shared
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:
-    """Whether it stands for a parameter whose shape follows from the first call."""
+    """Return whether it is a parameter whose shape follows from the first call."""
     from torch.nn.parameter import is_lazy
 
     return bool(is_lazy(tensor))
 
 
 def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy without a history of gradients, of the same class, with storage of its own."""
+    """Return a copy of the same class with its own storage, without gradient history."""
     import torch
 
     from harness.vendors.torch import is_traceable_wrapper_subclass
@@ -86,20 +86,20 @@ def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def find_wrapper_tensors(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Parameters and buffers that wrap other tensors, as quantized weights do."""
+    """Return the parameters and buffers that wrap other tensors, as quantized weights do."""
     from harness.vendors.torch import is_traceable_wrapper_subclass
 
     return [tensor for *_, tensor in _state(module) if is_traceable_wrapper_subclass(tensor)]
 
 
 def iterate_plain_state(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Parameters and buffers; in place of one that wraps others, those."""
+    """Return parameters and buffers; a wrapper is replaced by the tensors that it wraps."""
     for *_, tensor in _state(module):
         yield from iterate_plain_parts(tensor)
 
 
 def iterate_plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """A tensor; in place of one that wraps others, those."""
+    """Return a tensor; a wrapper is replaced by the tensors that it wraps."""
     from harness.vendors.torch import is_traceable_wrapper_subclass
 
     if not is_traceable_wrapper_subclass(tensor):
@@ -134,7 +134,7 @@ def convert_state(
 
 
 def _state(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, torch.Tensor]]:
-    """Parameters and buffers, each with the dict that holds it and its name there."""
+    """Return parameters and buffers, each with the dict that contains it and its name there."""
     for part in module.modules():
         for store in (part._parameters, part._buffers):
             for name, tensor in list(store.items()):
@@ -143,7 +143,7 @@ def _state(module: torch.nn.Module) -> Iterator[tuple[dict[str, Any], str, torch
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors that a module's parts hold, by whatever attribute, and their paths."""
+    """Return the tensors in any attribute of a module's parts, and their paths."""
     import torch
 
     from harness.vendors.torch import tree_leaves
@@ -159,25 +159,25 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _version(tensor: torch.Tensor) -> int | None:
-    """How often the tensor was written to; None where nobody counts."""
+    """Return how often the tensor was written to; None if torch does not count."""
     return None if tensor.is_inference() else tensor._version
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether Python's means copy it."""
+    """Return whether :func:`copy.deepcopy` copies it."""
     import torch
 
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_leaf
 
 
 def _copied(value: Any, memo: Memo) -> Any:
-    """A deep copy; where it is refused, one of each part; of what has no parts, the original."""
+    """Return a deep copy; if refused, a copy of each part; without parts, the original."""
     import torch
 
     attempt = dict(memo)
     try:
         made = copy.deepcopy(value, attempt)
-    except Exception:  # anything may refuse in any way
+    except Exception:  # a class may refuse with any exception
         if isinstance(value, torch.nn.Module):
             return _in_parts(value, memo)
         memo[id(value)] = value

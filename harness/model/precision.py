@@ -60,17 +60,17 @@ class Precision:
 
 
 Question = tuple[str, ...]
-"""A field of a rounding model; or a method, and the operation that it is asked about."""
+"""A field of a rounding model, or a method and the operation that is its argument."""
 
 
 class RecordingPrecision(Precision):
-    """A rounding model that notes what it is asked and answers.
+    """A rounding model that records each question and its answer.
 
-    Who answers the same questions alike gets the same bounds: a program without elementary
-    functions has those of every target that differs in functions alone.
+    Models with the same answers give the same bounds: a program without elementary functions has
+    the same bounds on every target that differs in functions only.
 
     Attributes:
-        answers: those that were given, by question.
+        answers: the answers, by question.
     """
 
     answers: dict[Question, Any]
@@ -80,7 +80,7 @@ class RecordingPrecision(Precision):
         self.__dict__.update(_model=model, answers={})  # its base is frozen
 
     def __getattribute__(self, name: str) -> Any:
-        """A field is asked for as it is read."""
+        """Record the read of a field."""
         if name in _FIELDS:
             return self._answer(name)
         return super().__getattribute__(name)
@@ -99,7 +99,7 @@ class RecordingPrecision(Precision):
 
 
 def answer_question(model: Precision, question: Question) -> Any:
-    """What a rounding model has for a question."""
+    """Return a rounding model's answer to a question."""
     name, *operations = question
     found = getattr(model, name)
     return found(*operations) if operations else found

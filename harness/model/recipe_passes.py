@@ -1,7 +1,7 @@
 """A recipe with its passes spelled: ``xnnpack:fp32+lift`` adds one, ``mlx:fp32-cse`` leaves one
 out, ``mlx:fp32-passes`` leaves out all that run before partitioning.
 
-What is added runs before the recipe's own, in the order in which it is spelled.
+Added passes run before the recipe's own, in the order of the target.
 """
 
 from __future__ import annotations
@@ -64,27 +64,28 @@ GENERAL: Mapping[str, KnownPass] = {
         "makes views of permutations that move nothing",
     ),
 }
-"""Passes of exir's that any recipe can be given."""
+"""Passes of exir that a target can add to any recipe."""
 
 
 def list_known_passes(backend: Backend) -> dict[str, KnownPass]:
-    """The passes that a backend's targets can add, by name."""
+    """Return the passes that a backend's targets can add, by name."""
     own = backend.passes if isinstance(backend, OffersPasses) else {}
     return {**GENERAL, **own}
 
 
 def pass_name(made: Any) -> str:
-    """How a target names a pass of a recipe's own: its class in snake case, without "pass"."""
+    """Return the name of a recipe's own pass: its class in snake case, without "pass"."""
     name = getattr(made, "__name__", type(made).__name__)
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     return re.sub(r"_(pass|transform)$", "", words)
 
 
 def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
-    """The recipe that a target with passes names.
+    """Return the recipe of a target with passes.
 
     Raises:
-        UnknownTarget: there is no such pass to add, or the recipe runs none of that name.
+        UnknownTarget: a pass to add does not exist, or the recipe has no pass to leave out by that
+            name.
     """
     if not target.passes:
         return recipe
@@ -112,7 +113,7 @@ def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
 
 
 def add_pass(recipe: Recipe, known: KnownPass) -> Recipe:
-    """A recipe that runs one pass more, before its own."""
+    """Return a recipe that runs one more pass, before its own."""
     return replace(
         recipe,
         transform_passes=lambda: [known.make(), *recipe.transform_passes()],
@@ -122,11 +123,10 @@ def add_pass(recipe: Recipe, known: KnownPass) -> Recipe:
 
 
 def find_pass(name: str, backend: Backend) -> KnownPass:
-    """The pass that somebody names: a known one, also as ``exir.name``, or anyone's as
-    ``package.module:Class``.
+    """Find a pass by name: a registered name, ``exir.name``, or ``package.module:Class``.
 
     Raises:
-        UnknownTarget: there is none.
+        UnknownTarget: there is no such pass.
     """
     if ":" in name:
         known = KnownPass(name, "")
@@ -154,7 +154,7 @@ def _among(name: str, names: Iterable[str], problem: str) -> None:
 
 
 def _script(recipe: Recipe, added: Sequence[KnownPass], dropped: set[str]) -> Script | None:
-    """The varied recipe as text; None where it takes more than upstream's packages."""
+    """Return the varied recipe as source; None if it needs more than upstream's packages."""
     script = recipe.script
     if script is None or not all(each.is_upstreams for each in added):
         return None

@@ -1,8 +1,8 @@
-"""The backends by name. Built-ins are strings, imported when first asked for.
+"""The backends by name. Built-ins are strings, imported on first use.
 
 Out-of-tree backends register an entry point in the group ``conform.backends`` whose value is
-the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`. What a
-built-in one has in the table here, it says itself: :class:`~harness.model.backend.SelectsTargets`.
+the same kind of string: ``module:attribute``, the attribute being a :class:`Backend`. It
+selects its own targets with :class:`~harness.model.backend.SelectsTargets`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from harness.model.limitation import Limitation
     from harness.record.cell import Cell
 
-# Now, before a project's own folder of that name comes to stand in front of it on the path.
+# Import it now, before a project's folder of the same name comes first on the path.
 importlib.import_module("backends")
 
 NIGHTLY = "nightly"
@@ -53,9 +53,9 @@ class BuiltIn(NamedTuple):
 
     Attributes:
         where: the module and the attribute.
-        recipes: what a plain run selects. They stand here so that a backend whose package is
-            missing still has its cells, as ``unavailable``.
-        nightly: what is selected beside them where the marker ``nightly`` is.
+        recipes: the recipes that a plain run selects. The table has them so that a backend whose
+            package is missing still has its cells, as ``unavailable``.
+        nightly: the recipes that only the nightly run selects.
     """
 
     where: str
@@ -74,20 +74,20 @@ BUILT_IN: dict[str, BuiltIn] = {
 
 
 def names() -> list[str]:
-    """All registered backends: built-ins first, then entry points, without importing any.
+    """Return the names of all registered backends: built-ins, then entry points; imports none.
 
     Raises:
-        ConflictingBackends: two have one name.
+        ConflictingBackends: two have the same name.
     """
     return [*BUILT_IN, *_entry_points()]
 
 
 def find_backend_path(name: str) -> str:
-    """The module and the attribute of a backend, ``module:attribute``; nothing is imported.
+    """Return the module and attribute of a backend, ``module:attribute``; nothing is imported.
 
     Raises:
         UnknownTarget: no backend of that name is registered.
-        ConflictingBackends: two have one name.
+        ConflictingBackends: two have the same name.
     """
     found = BUILT_IN[name].where if name in BUILT_IN else _entry_points().get(name)
     if found is None:
@@ -96,33 +96,33 @@ def find_backend_path(name: str) -> str:
 
 
 def out_of_tree_backends() -> list[Backend]:
-    """The backends of entry points; those that do not import are among them, as unavailable.
+    """Return the backends of entry points; a backend that fails to import is unavailable.
 
     Raises:
-        ConflictingBackends: two have one name.
+        ConflictingBackends: two have the same name.
     """
     return [backend(name) for name in _entry_points()]
 
 
 def default_targets() -> list[Target]:
-    """What a run selects when no ``--targets`` are given."""
+    """Return the targets of a run without ``--targets``."""
     ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.recipes]
     selecting = [one for one in out_of_tree_backends() if isinstance(one, SelectsTargets)]
     return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.plain)]
 
 
 def nightly_targets() -> list[Target]:
-    """What a nightly run selects beside the defaults."""
+    """Return the targets that a nightly run adds to the defaults."""
     ours = [Target(name, recipe) for name, one in BUILT_IN.items() for recipe in one.nightly]
     selecting = [one for one in out_of_tree_backends() if isinstance(one, SelectsTargets)]
     return [*ours, *(Target(one.name, recipe) for one in selecting for recipe in one.nightly)]
 
 
 def limitations() -> list[Limitation]:
-    """The gaps that backends out of tree bring with them.
+    """Return the limitations of out-of-tree backends.
 
     Raises:
-        LimitationError: an entry may speak of another backend.
+        LimitationError: an entry may match targets of another backend.
     """
     found = []
     for one in out_of_tree_backends():
@@ -137,8 +137,7 @@ def limitations() -> list[Limitation]:
 
 
 def known_issues() -> list[KnownIssue]:
-    """The known issues of this project's suites, and those that backends out of tree bring with
-    them."""
+    """Return the known issues of this project's suites and of out-of-tree backends."""
     found = list(_table(KNOWN_ISSUES))
     for one in out_of_tree_backends():
         found += one.known_issues if isinstance(one, KnowsIssues) else ()
@@ -146,15 +145,15 @@ def known_issues() -> list[KnownIssue]:
 
 
 def note_known_issues(cell: Cell) -> None:
-    """Put into the record of a red cell the known issues that it shows the signs of; the table is
-    not imported for others."""
+    """Add the known issues that a red cell matches to its record; other cells do not import the
+    table."""
     if cell.status.is_red:
         cell.known_issues = find_known_issues(cell, known_issues())
 
 
 def _table(where: str) -> Sequence[KnownIssue]:
-    """The table that a module has; none where its package is not installed, or where a folder of
-    that name is in front of it on the path."""
+    """Return a module's table; empty if its package is not installed, or is shadowed by a folder of
+    that name."""
     module, _, attribute = where.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
@@ -165,8 +164,7 @@ def _table(where: str) -> Sequence[KnownIssue]:
 
 
 def known_targets() -> list[Target]:
-    """Every recipe of every backend that can be imported, and the defaults of those that
-    cannot."""
+    """Return every recipe of every backend that can be imported, and the defaults of all others."""
     targets = dict.fromkeys(default_targets())
     for name in names():
         targets.update(dict.fromkeys(Target(name, recipe) for recipe in backend(name).recipes))
@@ -174,8 +172,8 @@ def known_targets() -> list[Target]:
 
 
 def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target]:
-    """The targets of a case in a run that selects these; None means a plain run, those of the
-    night included (:func:`is_nightly`)."""
+    """Return a case's targets among the selected ones; None means a plain run, nightly targets
+    included (:func:`is_nightly`)."""
     if not case.targets:
         return list([*default_targets(), *nightly_targets()] if selected is None else selected)
     if selected is not None:
@@ -186,8 +184,10 @@ def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target
 
 @functools.cache
 def _meant(targets: str, by_likeness: bool, among: tuple[Target, ...]) -> tuple[Target, ...]:
-    """Those of some targets that a case with these globs is meant for: by their names, or for what
-    their recipes are like. Thousands of cases have a few dozen globs."""
+    """Return the targets that match a case's globs, by name or by an equivalent recipe.
+
+    Cached, because thousands of cases share a few dozen globs.
+    """
     return tuple(
         target
         for target in among
@@ -197,8 +197,10 @@ def _meant(targets: str, by_likeness: bool, among: tuple[Target, ...]) -> tuple[
 
 
 def _like(target: Target) -> tuple[str, ...]:
-    """The targets whose cases a target takes as well. Not those with an exporter of their own,
-    which makes programs for the backends that it names alone."""
+    """Return the targets whose cases also suit a target.
+
+    Cases with an exporter are excluded: an exporter makes programs for the backends that it names.
+    """
     if target.backend in BUILT_IN:
         return ()
     known = backend(target.backend).recipes.get(target.recipe)
@@ -206,16 +208,17 @@ def _like(target: Target) -> tuple[str, ...]:
 
 
 def find_variations(case: Case) -> list[Target]:
-    """The targets with passes that a case itself is taken to: those that it spells in full."""
+    """Return the targets with passes that a case itself spells in full."""
     spelled = (part for part in case.targets.split("|") if is_target(part))
     return [target for target in map(Target.parse, spelled) if target.passes]
 
 
 def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
-    """Whether a plain run leaves a cell to the nightly run.
+    """Return whether only the nightly run selects a cell.
 
-    It does where the case has the tag, or where nobody selected the target and the case runs on
-    another recipe of the backend or leaves the target out of ``plain_targets``.
+    It does if the case has the tag. It also does if no targets are selected and the case leaves the
+    target out of ``plain_targets``, or the target is a nightly one and the case also runs on a
+    default target of the backend.
     """
     if NIGHTLY in case.tags:
         return True
@@ -233,11 +236,11 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
 
 @functools.cache
 def backend(name: str) -> Backend:
-    """The backend of that name; one that fails to import is returned as unavailable.
+    """Return the backend of that name; one that fails to import is returned as unavailable.
 
     Raises:
         UnknownTarget: no backend of that name is registered.
-        ConflictingBackends: two have one name.
+        ConflictingBackends: two have the same name.
     """
     module_name, _, attribute = find_backend_path(name).partition(":")
     try:
@@ -256,7 +259,7 @@ def backend(name: str) -> Backend:
 
 
 def backends_by_delegate() -> dict[str, Backend]:
-    """The backends that execute or read payloads, by the names that programs ask for them by."""
+    """Return the backends that execute or read payloads, by delegate id."""
     found: dict[str, Backend] = {}
     for name in names():
         one = backend(name)
@@ -266,10 +269,10 @@ def backends_by_delegate() -> dict[str, Backend]:
 
 
 def recipe(target: Target, of: Backend | None = None) -> Recipe:
-    """The recipe that a target names, of its registered backend or of a given one.
+    """Return the recipe of a target, from its registered backend or a given one.
 
     Raises:
-        UnknownTarget: no such backend, no such recipe of it, or no such pass.
+        UnknownTarget: the backend, the recipe or the pass does not exist.
     """
     found = of or backend(target.backend)
     recipes = found.recipes
@@ -280,10 +283,10 @@ def recipe(target: Target, of: Backend | None = None) -> Recipe:
 
 
 def require_two_runtimes(targets: Sequence[Target]) -> None:
-    """Refuse to compare runtimes where none of the targets has two.
+    """Refuse to compare runtimes if no target has two.
 
     Raises:
-        ConflictingOptions: what runs here is the emulation alone, or there is none.
+        ConflictingOptions: only one runtime, or none, is available here.
     """
     reasons = []
     for name in dict.fromkeys(target.backend for target in targets):
@@ -302,12 +305,12 @@ def require_two_runtimes(targets: Sequence[Target]) -> None:
 def find_backend_states(
     names: Iterable[str], selected: Sequence[Target] | None
 ) -> dict[str, BackendState]:
-    """What backends say of themselves, for the record of a run, sorted by name.
+    """Return the states of backends for the record of a run, sorted by name.
 
     Args:
-        names: those of its cells.
-        selected: the targets asked for. None for a plain run, which expects every installed
-            backend: one that does not import has no cells, and is not passed over for that.
+        names: the backends of its cells.
+        selected: the selected targets. None for a plain run, which expects every installed backend:
+            one that does not import has no cells, but is reported.
     """
     missing = (
         []
@@ -330,10 +333,10 @@ def find_backend_states(
 
 @functools.cache
 def _entry_points() -> dict[str, str]:
-    """Where the backends out of tree are, by name.
+    """Return the entry points of out-of-tree backends, by name.
 
     Raises:
-        ConflictingBackends: one has the name of a built-in, or of another.
+        ConflictingBackends: a name is that of a built-in, or of another entry point.
     """
     found: dict[str, importlib.metadata.EntryPoint] = {}
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
@@ -352,7 +355,7 @@ def _entry_points() -> dict[str, str]:
 
 
 def _whose(point: importlib.metadata.EntryPoint) -> str:
-    """The distribution of an entry point, and where it points."""
+    """Return the distribution of an entry point, and its value."""
     distribution = point.dist
     return f"{distribution.name if distribution else 'a distribution'} ({point.value})"
 

@@ -1,4 +1,4 @@
-"""Generators of random numbers: torch's, NumPy's and Python's, seeded and put back."""
+"""Seed and restore the random generators of torch, NumPy and Python."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _outer_restores: ContextVar[bool] = ContextVar("outer_restores", default=False)
 
 
 def case_seed(seed: int, name: str) -> int:
-    """The 63-bit seed of one case, from the run seed and the case name alone."""
+    """Return the 63-bit seed of one case, from the run seed and the case name only."""
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
@@ -29,7 +29,7 @@ def seed_generators_with(value: int) -> Iterator[None]:
     import torch
 
     with nullcontext() if _outer_restores.get() else restore_generators():
-        # What is seeded in here restores what this one seeded.
+        # A nested block restores the state that this block has seeded.
         token = _outer_restores.set(False)
         # Not torch.manual_seed: it keeps a call, with its stack, for each device that is absent.
         torch.default_generator.manual_seed(value)
@@ -43,8 +43,11 @@ def seed_generators_with(value: int) -> Iterator[None]:
 
 @contextmanager
 def restore_generators() -> Iterator[None]:
-    """Restore the generators after. What is seeded in here, one after the other, does not do so
-    itself: NumPy's state takes longer to copy than a small module to run."""
+    """Restore the generators after this block; seeding inside it does not restore them itself.
+
+    This is for many seedings in a row: copying NumPy's state takes longer than a small module's
+    run.
+    """
     import numpy
     import torch
 

@@ -1,5 +1,5 @@
-"""What one writes to name targets: ``xnnpack:fp32``, ``xnnpack``, ``xnnpack:*``, ``*:fp32``,
-``default``, ``nightly``, ``all``, in lists between commas."""
+"""Parse target lists: ``xnnpack:fp32``, ``xnnpack``, ``xnnpack:*``, ``*:fp32``, ``default``,
+``nightly``, ``all``, separated by commas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.record.target import PASS_CHANGES, Target
 _PATTERN = re.compile(rf"([a-z0-9_*?]+):([a-z0-9_*?]+)({PASS_CHANGES})")
 
 _OURS = "null"
-"""The backend that the harness tests itself with: ``all`` does not mean it."""
+"""The backend of the harness' own tests; ``all`` leaves it out."""
 
 
 def _all() -> list[Target]:
@@ -32,15 +32,15 @@ WORDS: Mapping[str, Callable[[], Sequence[Target]]] = {
     "nightly": _nightly,
     "all": _all,
 }
-"""What stands for several targets: those of a plain run, of a night, of every backend."""
+"""Words for several targets: those of a plain run, of a nightly run, of every backend."""
 
 
 def parse_list(text: str, option: str) -> list[Target]:
-    """Read what an option lists: spellings between commas, spaces around them ignored.
+    """Parse the target list of an option; spaces around commas are ignored.
 
     Args:
         text: the list.
-        option: what it was given to, for messages.
+        option: the option, for messages.
 
     Raises:
         UnknownTarget: as :func:`parse_targets`, or a name between the commas is empty.
@@ -54,11 +54,11 @@ def parse_list(text: str, option: str) -> list[Target]:
 
 
 def parse_targets(texts: Sequence[str]) -> list[Target]:
-    """Read target spellings and check that each exists.
+    """Parse targets and check that each exists.
 
     Raises:
-        UnknownTarget: a spelling is wrong or names nothing, or a backend alone has no recipe, as
-            when it does not import.
+        UnknownTarget: a text is malformed or matches nothing, or a backend has no recipes, for
+            example because it does not import.
     """
     return list(dict.fromkeys(target for text in texts for target in _meant_by(text)))
 
@@ -77,7 +77,7 @@ def _meant_by(text: str) -> Sequence[Target]:
 
 
 def _of_backend(name: str) -> list[Target]:
-    """What a backend's name alone stands for; a name that stands for nothing is an error."""
+    """Return the targets of a bare backend name; a name without targets is an error."""
     if name not in registry.names():
         if any(target.recipe == name for target in registry.known_targets()):
             raise UnknownTarget(
@@ -96,7 +96,7 @@ def _of_backend(name: str) -> list[Target]:
 
 
 def _matching(text: str) -> list[Target]:
-    """The targets that a glob matches, with the passes that are spelled behind it."""
+    """Return the targets that a glob matches, with the passes that follow it."""
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise UnknownTarget(

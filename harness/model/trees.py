@@ -1,8 +1,8 @@
-"""Trees of arguments, walked by a look at the type of each value.
+"""Map and flatten trees of arguments faster than torch, by the type of each value.
 
-torch asks ten classes about every value in a tree before it takes it for a leaf. Where a model's
-operators are called a hundred times each, walking arguments is half of what that costs; and nearly
-all are numbers, tensors and lists of these. What else there is, torch walks.
+torch checks each value against ten classes before it treats it as a leaf. For operators that are
+called hundreds of times this takes half of the time, although nearly all values are numbers,
+tensors and lists of these. torch handles all other types.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PLAIN = frozenset(
         torch.memory_format,
     }
 )
-"""Types of arguments that are what they are: no tensor, and nothing inside."""
+"""Types of arguments that are neither tensors nor containers."""
 
 _LEAVES = PLAIN | {torch.Tensor, FakeTensor, torch.nn.Parameter, Node, Proxy}
-"""Types that are no tree to torch, and most values are of."""
+"""Common types that torch treats as leaves."""
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """What torch's ``tree_map`` makes of a tree with a function of one argument."""
+    """Return the result of torch's ``tree_map`` with a function of one argument."""
     its = type(tree)
     if its is tuple or its is list or its is immutable_list:
         return its(
@@ -54,7 +54,7 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """What torch's ``tree_leaves`` finds in a tree."""
+    """Return the result of torch's ``tree_leaves``."""
     found: list[Any] = []
     _collect(tree, found)
     return found

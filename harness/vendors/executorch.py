@@ -1,6 +1,6 @@
-"""What we use of ExecuTorch that it promises nobody; ``executorch.pyi`` has the names.
+"""Private names of ExecuTorch that this project uses; ``executorch.pyi`` lists them.
 
-Its partitioners, quantizers and passes are what is tested, and stand where they are used.
+Its partitioners, quantizers and passes are under test, and are imported where they are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ USES = {
     "executorch.exir.dialects._ops": "operators of the edge dialect",
     "executorch.exir.dialects.edge._ops": "operators of the edge dialect",
     "executorch.exir.program._program": "passes that a target or conform passes adds",
-    "executorch.exir.tracer": "words for what the edge dialect refuses",
+    "executorch.exir.tracer": "messages about graphs that the edge dialect refuses",
 }
 NAMES = PrivateNames("executorch", Path(__file__).with_suffix(".pyi"), USES)
 __getattr__ = NAMES.find

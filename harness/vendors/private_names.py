@@ -1,4 +1,4 @@
-"""Names that a vendor may rename: found when they are asked for, with words where they are gone."""
+"""Private names, looked up on first use; a missing one raises an error that says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.errors import PrivateNameError
 from harness.vendors.versions import PACKAGE, describe_installed, is_verified_release
 
 VENDORS = ("torch", PACKAGE)
-#: The releases of each in which every name was found; a test holds it to what is installed.
+#: The releases of each vendor that have every name; a test checks the installed ones.
 VERIFIED_RELEASES: Mapping[str, tuple[str, ...]] = {
     "torch": ("2.13.0",),
     PACKAGE: ("1.4.1", "1.5.0", "1.5.1"),
@@ -41,11 +41,11 @@ class PrivateNames:
         }
 
     def find(self, name: str) -> Any:
-        """The object of a name.
+        """Return the object of a name.
 
         Raises:
-            AttributeError: no such name is used.
-            PrivateNameError: the installed release has none.
+            AttributeError: the stub does not list the name.
+            PrivateNameError: the installed release does not have it.
         """
         if name not in self.places:
             raise AttributeError(f"harness.vendors.{self.vendor} has no {name!r}")
@@ -59,7 +59,7 @@ class PrivateNames:
             raise PrivateNameError(self.explain_missing(name)) from error
 
     def explain_missing(self, name: str) -> str:
-        """That a name is gone, what for it was, and what to do."""
+        """Return the error for a missing name: its use, and what to do."""
         module, there = self.places[name]
         return (
             f"{describe_installed(self.vendor)} has no {module}.{there}, which is needed for "
@@ -69,7 +69,8 @@ class PrivateNames:
         )
 
     def find_missing(self) -> dict[str, str]:
-        """Every name that the installed release lacks, and what to do; imports all others."""
+        """Return every name that the installed release lacks, and what to do; imports all
+        others."""
         found = {}
         for name, (module, there) in self.places.items():
             try:
@@ -81,9 +82,9 @@ class PrivateNames:
 
 @functools.cache
 def find_missing_names() -> Mapping[str, str]:
-    """The private names that what is installed lacks, and what to do about each.
+    """Return the private names that the installed releases lack, and what to do about each.
 
-    Nothing is looked for, and nothing imported, with releases that are known to have them all.
+    Nothing is imported for releases that are known to have every name.
     """
     found: dict[str, str] = {}
     for vendor in VENDORS:

@@ -1,4 +1,4 @@
-"""The noise of vendors' packages."""
+"""Silence logs and warnings of vendors' packages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _DEPRECATED = r".isinstance\(treespec, LeafSpec\). is deprecated"
 
 
 def quiet_imports() -> None:
-    """For this process, have vendors' imports log errors only, and ignore what torch warns of its
-    own code; everything else is logged and warned of as before."""
+    """Let vendors' imports log errors only in this process, and ignore torch's warnings about its
+    own code; all else is unchanged."""
     for name in _LOUD:
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", _DEPRECATED)
@@ -23,7 +23,7 @@ def quiet_imports() -> None:
 
 @contextmanager
 def quiet_vendors() -> Generator[None]:
-    """Do the same for the length of a block."""
+    """Do the same within a block."""
     loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -36,6 +36,6 @@ def quiet_vendors() -> Generator[None]:
 
 
 def silence_vendors() -> None:
-    """For this process, drop what vendors log and warn of; for commands, whose output is ours."""
+    """Drop all logs and warnings of vendors in this process; for commands, whose output is ours."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")

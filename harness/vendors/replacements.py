@@ -1,7 +1,7 @@
 """Attributes of vendors' modules and classes that this process has replaced, in one list.
 
-Nothing is replaced by an import: :mod:`harness.pipeline.speed` does so when it is asked to, and
-``--no-speed`` asks for nothing. The list can be read, verified and undone.
+No import replaces anything: :mod:`harness.pipeline.speed` is installed explicitly, and
+``--no-speed`` skips it. The list can be read, verified and undone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Replacement:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the attribute still has the value that it was given."""
+        """Return whether the attribute still has the replacement's value."""
         return vars(self.owner).get(self.name, _ABSENT) is self.value
 
     @property
@@ -67,7 +67,7 @@ _made: list[Replacement] = []
 
 
 class AttributeReplacer:
-    """Replaces attributes in the name of one part."""
+    """Replaces attributes on behalf of one part."""
 
     def __init__(self, part: str) -> None:
         self.part = part
@@ -109,13 +109,13 @@ def find_overwritten() -> list[Replacement]:
 
 
 def undo_replacements(prefix: str = "") -> None:
-    """Give attributes their original values; programs under way must have ended.
+    """Restore the original values of attributes; call it only when no program is being processed.
 
     Args:
-        prefix: of the parts whose replacements are undone; all by default.
+        prefix: prefix of the parts whose replacements are undone; default: all.
 
     Raises:
-        RuntimeError: somebody else has replaced one of them since; nothing is undone.
+        RuntimeError: other code has replaced one of them since; nothing is undone.
     """
     if foreign := [each for each in find_overwritten() if each.part.startswith(prefix)]:
         raise RuntimeError(f"replaced by others since: {', '.join(map(str, foreign))}")

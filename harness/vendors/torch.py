@@ -1,4 +1,4 @@
-"""What we use of torch that it promises nobody; ``torch.pyi`` has the names."""
+"""Private names of torch that this project uses; ``torch.pyi`` lists them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from harness.vendors.private_names import PrivateNames
 
 USES = {
     "torch": "cases, control flow run eagerly, and Metal's generation of code",
-    "torch._C": "kernels and what the dispatcher knows of them, in the oracle, MLX and Metal",
+    "torch._C": "kernels and their dispatcher entries, in the oracle, MLX and Metal",
     "torch._decomp": "error models of operators that torch decomposes",
-    "torch._export.verifier": "words for what a verifier refuses",
-    "torch._inductor.codecache": "Metal: taking generated code before Apple's compiler has it",
+    "torch._export.verifier": "messages about graphs that a verifier refuses",
+    "torch._inductor.codecache": "Metal: taking generated code before Apple's compiler gets it",
     "torch._inductor.codegen.mps": "Metal: generating shaders",
     "torch._inductor.fx_passes": "Metal: Inductor's patterns, traced on the CPU",
     "torch._inductor.utils": "Metal: the layout of generated constants",
     "torch._library.custom_ops": "error models of operators that Python registers",
-    "torch._ops": "telling operators from other callables of a graph",
+    "torch._ops": "distinguishing operators from other callables of a graph",
     "torch._prims_common": "Metal: strides of what Inductor's operators give",
-    "torch._subclasses.fake_tensor": "Metal: telling partitions apart, and generating code",
+    "torch._subclasses.fake_tensor": "Metal: distinguishing partitions, and generating code",
     "torch.ao.quantization.fx": "operators of quantized graphs",
     "torch.fx.graph": "graphs whose inputs are trees",
     "torch.nn.modules.batchnorm": "seeded weights of suites/models",

@@ -1,7 +1,7 @@
 """Releases of ExecuTorch, and ranges of them. Imports no torch.
 
-A release counts by its numbers alone: what is built of a main branch that calls itself
-``1.6.0a0+gabc`` has what 1.6.0 will have, as far as anybody can tell.
+Only the numbers of a release count: a build of the main branch with version ``1.6.0a0+gabc`` is
+treated as 1.6.0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OURS = "executorch-conform"
 
 @functools.cache
 def installed_version(package: str = PACKAGE) -> str:
-    """The version of a package that is installed; empty where it is not."""
+    """Return the version of an installed package; empty if it is not installed."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -31,17 +31,15 @@ def installed_version(package: str = PACKAGE) -> str:
 
 
 def describe_installed(package: str = PACKAGE) -> str:
-    """A package and its version, for a sentence: ``executorch 1.5.1``."""
+    """Return a package and its version as text: ``executorch 1.5.1``."""
     return f"{package} {installed_version(package) or '(not installed)'}"
 
 
 def fingerprint_distribution(distribution: importlib.metadata.Distribution) -> str:
-    """What tells one installation of a package from another: its name, version, and a digest of
-    what of it was installed as its RECORD has it, so that a build of the same version from other
-    sources differs.
+    """Identify an installation of a package by name, version, and a digest of its RECORD.
 
-    What lies outside of the packages' folder, such as scripts, which name the place of the
-    environment, is left out.
+    A build of the same version from other sources differs. Files outside the packages' folder, such
+    as scripts, are left out, because they contain the path of the environment.
     """
     digest = hashlib.sha256()
     for line in sorted(filter(_is_content, (distribution.read_text("RECORD") or "").splitlines())):
@@ -50,7 +48,7 @@ def fingerprint_distribution(distribution: importlib.metadata.Distribution) -> s
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    """From the first lines, where they say: all of it is parsed as an e-mail else."""
+    """Read name and version from the first lines if they are there; parsing everything is slow."""
     head = (distribution.read_text("METADATA") or "").partition("\n\n")[0]
     said = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
     if {"Name", "Version"} <= said.keys():
@@ -67,7 +65,7 @@ def _is_content(line: str) -> bool:
 
 @functools.cache
 def has_module(module: str) -> bool:
-    """Whether what is installed has a module; nothing of it but its packages is imported."""
+    """Return whether a module is installed; only its parent packages are imported."""
     try:
         return find_spec(module) is not None
     except ImportError:  # nor its package
@@ -75,7 +73,7 @@ def has_module(module: str) -> bool:
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
-    """What releases are ordered by: ``1.6.0.dev20261101`` and ``1.6`` are both 1.6.
+    """Return a release's sort key: ``1.6.0.dev20261101`` and ``1.6`` are both 1.6.
 
     Raises:
         UsageError: it is no version.
@@ -90,12 +88,12 @@ def release_numbers(release: str) -> tuple[int, ...]:
 
 
 def is_within(since: str, until: str, release: str) -> bool:
-    """Whether a release is in a range.
+    """Return whether a release is in a range.
 
     Args:
-        since: the first that is; empty for every one before ``until``.
-        until: the first after it that is not; empty for every one from ``since`` on.
-        release: the one that is asked for; empty where none is known, which is within all.
+        since: the first release of the range; empty for no lower end.
+        until: the first release after the range; empty for no upper end.
+        release: the release; empty if unknown, which every range includes.
     """
     if not release:
         return True
@@ -106,13 +104,13 @@ def is_within(since: str, until: str, release: str) -> bool:
 
 
 def is_installed_within(since: str = "", until: str = "") -> bool:
-    """Whether the installed release is in a range, as :func:`is_within` has it."""
+    """Return whether the installed release is in a range, as in :func:`is_within`."""
     return is_within(since, until, installed_version())
 
 
 def is_verified_release(read: Sequence[str], package: str = PACKAGE) -> bool:
-    """Whether the installed release of a package is among those read, or none is installed. What
-    is built on the way to a release is not that release."""
+    """Return whether the installed release of a package is among the checked ones, or none is
+    installed. A development build of a release is not that release."""
     there = installed_version(package)
     return not there or (
         release_numbers(there) in map(release_numbers, read) and not Version(there).is_prerelease
@@ -120,11 +118,11 @@ def is_verified_release(read: Sequence[str], package: str = PACKAGE) -> bool:
 
 
 def describe_unverified(read: Sequence[str], what: str) -> str:
-    """A reservation where what we know of a release was read from others; empty where it was not.
+    """Return a note if facts were checked for other releases only; otherwise an empty text.
 
     Args:
-        read: the releases that were.
-        what: was read of them.
+        read: the checked releases.
+        what: the facts.
     """
     if is_verified_release(read):
         return ""
@@ -132,7 +130,7 @@ def describe_unverified(read: Sequence[str], what: str) -> str:
 
 
 def describe_range(since: str, until: str) -> str:
-    """A range in words; empty for all releases."""
+    """Return a range in words; empty for all releases."""
     if since and until:
         return f"{since} until before {until}"
     if since:
@@ -142,7 +140,7 @@ def describe_range(since: str, until: str) -> str:
 
 @functools.cache
 def oldest_supported() -> str:
-    """The oldest release that this project's own metadata admits; empty where it names none."""
+    """Return the oldest release that this project's metadata admits; empty if it names none."""
     try:
         wanted = importlib.metadata.requires(OURS) or []
     except importlib.metadata.PackageNotFoundError:

@@ -76,9 +76,8 @@ class MemoryMonitor(threading.Thread):
         self._folder = folder
         self._over = threading.Event()
         self._lock = threading.Lock()
-        self._workers: dict[
-            str, dict[int, int]
-        ] = {}  # the memory of each worker's children at the last check
+        # The memory of each worker's children at the last check.
+        self._workers: dict[str, dict[int, int]] = {}
         self._seen: dict[str, ObservedMemory] = {}
 
     def add(self, worker: str) -> None:

@@ -36,13 +36,14 @@ def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
     ==================================  ===========================================================
 
     Args:
-        path: the file; what it holds goes by its suffix.
+        path: the file; its suffix determines the format.
         like: what is wanted of the positional inputs in their order (shape and dtype count, values
             do not; meta tensors will do). An image or audio file is brought into the layout of the
             first, see :func:`harness.model.files.media.fit_array`; other files stay unchanged.
 
     Raises:
-        InputError: the file is missing, damaged, of an unknown kind, or holds what is no input.
+        InputError: the file is missing, damaged, of an unknown kind, or contains a value that is no
+            input.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
@@ -71,7 +72,7 @@ def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
 
 
 def _check(where: str, value: Any) -> None:
-    """Refuse what is neither a tensor, a number nor a container of these."""
+    """Refuse a value that is neither a tensor, a number nor a container of these."""
     match value:
         case torch.Tensor() | bool() | int() | float() | str() | None:
             pass

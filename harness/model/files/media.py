@@ -20,7 +20,7 @@ _MODES = {"L": "L", "RGB": "RGB", "RGBA": "RGBA", "1": "L", "LA": "RGBA", "PA": 
 
 @dataclass(frozen=True)
 class Array:
-    """What an image or audio file holds.
+    """The content of an image or audio file.
 
     Attributes:
         tensor: an image is (height, width, channels), audio (channels, samples).

@@ -1,4 +1,4 @@
-"""One name for an operator in all the forms in which programs, graphs and suites have it."""
+"""Base names of operators: one name for all forms in programs, graphs and suites."""
 
 from __future__ import annotations
 
