@@ -1,4 +1,4 @@
-"""The command line: it helps without torch, and says in one line what is wrong."""
+"""The command line prints help without importing torch, and reports errors in one line."""
 
 from __future__ import annotations
 

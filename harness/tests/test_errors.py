@@ -1,4 +1,4 @@
-"""What a record says of an error."""
+"""The text of an error in a record."""
 
 from __future__ import annotations
 

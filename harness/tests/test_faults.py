@@ -1,4 +1,4 @@
-"""A planted fault turns its cell red on every target; the honest twin stays green."""
+"""A planted fault turns its cell red on every target; the correct twin stays green."""
 
 from __future__ import annotations
 

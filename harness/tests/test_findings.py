@@ -1,4 +1,4 @@
-"""docs/findings.md and its scripts say the same, and each script still shows what it is about."""
+"""docs/findings.md and its scripts agree, and each script still reproduces its finding."""
 
 from __future__ import annotations
 

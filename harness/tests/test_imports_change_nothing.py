@@ -1,4 +1,4 @@
-"""An import of ours changes nothing of the process: no vendor's attribute, no hook, no setting."""
+"""Importing the harness changes nothing in the process: no vendor's attribute, hook or setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch, executorch.exir, execnet, xdist, torchao.quantization.pt2e
 import executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils
 
 OURS = ("harness", "backends", "reports", "suites")
-# What the fork server imports, and text of scripts that run without us.
+# Modules that the fork server imports, and text of scripts that run without this project.
 BUT = {"harness.pytest_plugin.workers.preloaded", "backends.mlx.standalone"}
 
 def is_ours(value):
@@ -73,7 +73,7 @@ print(json.dumps([[importlib.import_module(name).__name__ for name in names()],
     ours.write_text(json.dumps(loaded[0]))
     others.write_text(json.dumps(loaded[1]))
     assert len(loaded[0]) > 300
-    # What vendors do when they are imported is theirs: they go first.
+    # Import the vendors first: their own changes do not count.
     changed = _printed(
         """
 import contextlib, pathlib

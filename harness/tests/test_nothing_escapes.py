@@ -1,4 +1,4 @@
-"""Whatever a case does, run_cell returns a record, and the next cell is not the worse for it."""
+"""run_cell returns a record for any behaviour of a case, and the next cell is not affected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/own-suite.md and docs/own-backend.md as they stand: our wheel and a second repository in an
+"""Follow docs/own-suite.md and docs/own-backend.md with our wheel, in a second repository and an
 empty environment."""
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def _files(document: Path) -> dict[str, str]:
 
 
 def _commands(document: Path) -> list[str]:
-    """Those of its last block for a shell."""
+    """Return the commands of its last shell block."""
     block = re.findall(r"```sh\n(.*?)```", document.read_text(encoding="utf-8"), re.S)[-1]
     return [line.partition("#")[0].strip() for line in block.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with our wheel; what it depends on is this one's, not installed again."""
+    """Create an environment with our wheel; its dependencies come from the present environment."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder / "venv", with_pip=True)
     site = next((folder / "venv" / "lib").glob("python*/site-packages"))
@@ -92,7 +92,7 @@ def _run(environment: Path, folder: Path, command: str) -> subprocess.CompletedP
 
 
 def _all_work(environment: Path, folder: Path, document: Path) -> dict[str, str]:
-    """What each command of a document said; all of them must end well."""
+    """Return the output of each command of a document; all of them must succeed."""
     said: dict[str, str] = {}
     for command in _commands(document):
         if command.startswith("pip"):

@@ -1,4 +1,4 @@
-"""What tools outside rely on: the public names, the sample of the contract, and start-up."""
+"""The public names, the sample of the contract, and start-up time, on which other tools rely."""
 
 from __future__ import annotations
 

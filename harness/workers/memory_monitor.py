@@ -37,9 +37,9 @@ class ObservedMemory:
     """The observed memory of a cell.
 
     Attributes:
-        doing: the cell.
+        doing: the status of the cell.
         peaks: its highest observed memory above its base, in bytes, by stage.
-        others: what each child held before the cell, by process id.
+        others: bytes that each child held before the cell, by process id.
         verdict: why it was ended, or empty.
     """
 

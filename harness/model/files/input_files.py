@@ -37,8 +37,8 @@ def read_inputs(path: Path, like: Sequence[torch.Tensor] = ()) -> CallArguments:
 
     Args:
         path: the file; its suffix determines the format.
-        like: what is wanted of the positional inputs in their order (shape and dtype count, values
-            do not; meta tensors will do). An image or audio file is brought into the layout of the
+        like: examples of the positional inputs in order; only shape and dtype count, so meta
+            tensors suffice. An image or audio file is brought into the layout of the
             first, see :func:`harness.model.files.media.fit_array`; other files stay unchanged.
 
     Raises:

@@ -107,7 +107,7 @@ def fit_array(array: Array, like: torch.Tensor) -> torch.Tensor:
     An image becomes (channels, height, width) where the last three sizes say so. A single channel
     goes where there is no dimension for it. Dimensions of size 1 are added in front. Integers
     become floats by division by their largest value: 0 to 1. Nothing is resized, cropped or
-    normalized: what does not fit then is for the program to refuse.
+    normalized: the program refuses an array that still does not fit.
     """
     tensor = array.tensor
     sizes = tuple(like.shape)

@@ -14,10 +14,10 @@ from harness.errors import InputError
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file of a kind that outputs are not written to.
+    """Refuse a file name whose suffix is not supported for outputs.
 
     Raises:
-        InputError: naming the kinds there are.
+        InputError: the message names the supported suffixes.
     """
     if path.suffix.lower() not in _WRITERS:
         raise InputError(f"{path}: outputs are written to {' '.join(_WRITERS)}")

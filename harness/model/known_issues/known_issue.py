@@ -1,4 +1,4 @@
-"""KnownIssue: a known cause with the signs by which a failure of it is recognised."""
+"""KnownIssue: a known cause of failures, and the conditions that identify it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _SHORTEST_ERROR = 8
 
 @dataclass(frozen=True)
 class KnownIssue:
-    """One known cause. A cell that failed shows it where all signs that are given hold.
+    """A known cause of failures. A red cell matches it if all given conditions hold.
 
     Attributes:
-        cause: what is wrong and where.
+        cause: the defect and its place.
         target: glob over targets; several with ``|``.
         stage: the stage that fails; None for any.
         outcome: how the cell ends.
         error: regular expression that is found in the error.
         op: globs over base names of operators
-        (:func:`~harness.model.known_issues.operator_names.base_name`),
-            separated by ``|``: one is called by the node that fails or is wrong. A cell whose node
-            is not known shows no issue that names operators.
+            (:func:`~harness.model.known_issues.operator_names.base_name`), separated by ``|``; one
+            must match the node that fails or is wrong. A cell whose node is not known matches no
+            issue that names operators.
         arguments: regular expression that is found in the arguments of that node, which are
             joined with ``; ``: ``float32[1, 3, 8, 8] channels-last; approximate='tanh'``.
         frame: regular expression that is found in the vendor's line that raised.
         program: globs over base names of operators, one of which is in the program.
-        calls: how often the program calls such an operator at least.
-        delegated: whether the backend took the node's operator; None for either.
+        calls: the least number of calls of such operators in the program.
+        delegated: whether the node's operator is delegated; None for either.
         link: issue, page or source that shows it.
-        workaround: what a model can do about it; empty where nothing is known.
+        workaround: a change of the model that avoids it; empty if none is known.
         host: globs over :func:`~harness.record.host.describe_vectors`.
         since: the first release of ExecuTorch that has it; empty for all.
         until: the first release after it that does not; empty while none is known.
@@ -72,7 +72,7 @@ class KnownIssue:
             )
 
     def is_shown_by(self, cell: Cell) -> bool:
-        """Whether a cell shows the signs of this issue, on this host and with this release."""
+        """Return whether a cell matches this issue, on this host and with this release."""
         return (
             cell.status is self.outcome
             and self.stage in (None, cell.stage)
@@ -86,7 +86,7 @@ class KnownIssue:
 
     @property
     def ref(self) -> KnownIssueRef:
-        """What a record keeps."""
+        """Return the entry of the record."""
         return KnownIssueRef(cause=self.cause, link=self.link, workaround=self.workaround)
 
     def _fits(self, fact: _Fact, cell: Cell) -> bool:
@@ -115,7 +115,7 @@ class KnownIssue:
 
 
 class _Fact(NamedTuple):
-    """An error, with the operators and the arguments of the node that it is about."""
+    """An error, with the operators and the arguments of its node."""
 
     error: str
     operators: list[str]
@@ -123,17 +123,17 @@ class _Fact(NamedTuple):
 
 
 def find_known_issues(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownIssueRef]:
-    """The known issues that a red cell shows the signs of, each cause once; a few at most.
+    """Return the known issues that a red cell matches, each cause once; a few at most.
 
     Args:
-        cell: its record, with the node that fails where that was found.
+        cell: its record, with the failing node if it was found.
         issues: all known issues.
     """
     if not cell.status.is_red:
         return []
     found: dict[str, KnownIssueRef] = {}
     for issue in issues:
-        # What limitations say of one place in several ways is one cause.
+        # Several limitations of the same place are one cause.
         name = issue.link or issue.cause
         if name not in found and issue.is_shown_by(cell):
             found[name] = issue.ref
@@ -157,7 +157,7 @@ def _is_one_of(name: str, globs: str) -> bool:
 
 
 def _is_delegated(names: Iterable[str], cell: Cell) -> bool | None:
-    """Whether the backend took all calls of some operators; None where it took some."""
+    """Return whether all calls of some operators are delegated; None if only some are."""
     taken = {base_name(name) for name in cell.delegation.delegated_ops}
     left = {base_name(name) for name in cell.delegation.undelegated_ops}
     names = set(names)

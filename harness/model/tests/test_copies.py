@@ -1,4 +1,4 @@
-"""Copies of modules: of those that refuse, too, and what they share is watched."""
+"""Copy modules, including modules that refuse; writes to shared tensors are detected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.model.copies import convert_state, copy_module, copy_tensor, find_w
 
 
 class Pair(torch.Tensor):
-    """A wrapper with nothing but what torch demands of one: no clone, no deepcopy."""
+    """A wrapper with only the methods that torch requires: no clone, no deepcopy."""
 
     codes: torch.Tensor
     scale: torch.Tensor

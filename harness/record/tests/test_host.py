@@ -1,4 +1,4 @@
-"""What the record says of the processor, of /proc/cpuinfo as several machines write it."""
+"""The processor in a record, from /proc/cpuinfo of several machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets, cells and run folders: what is written is what is read, and damage is said."""
+"""Targets, cells and run folders are read back as written, and damage is reported."""
 
 from __future__ import annotations
 

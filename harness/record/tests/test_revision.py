@@ -1,4 +1,4 @@
-"""What counts as a change of the code, and that two different ones are told apart."""
+"""Which files count as a change of the code; two different changes have different digests."""
 
 from __future__ import annotations
 

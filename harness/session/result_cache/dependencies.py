@@ -110,8 +110,7 @@ class Sources:
         if gone.suffix == ".py":
             return gone.name == _CONFTEST or gone in self._looked_for_by(files)
         folders = {path.parent for path in files if path.name != _CONFTEST}
-        # Data files are the other files of a package, with those of its subfolders that are no
-        # packages.
+        # Data files are the other files of a package, also in subfolders that are no packages.
         package = next((each for each in gone.parents if (each / "__init__.py").is_file()), None)
         return (package or gone.parent) in folders
 

@@ -1,4 +1,4 @@
-"""The store of results: a folder, or a URL that fsspec knows, shared by all who can reach it.
+"""The store of results: a folder, or a URL that fsspec knows, shared by all its users.
 
 An entry is a file named by its key and written atomically; two writers of the same key write the
 same result. Problems of the store never fail a run: an unreadable entry is a miss, and a failure to

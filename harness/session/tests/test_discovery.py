@@ -28,7 +28,7 @@ from harness.session.discovery import is_suite
         ("# CASES = []\n", False),
         ("def build():\n    CASES = []\n", False),
         ("class A:\n    CASES = []\n", False),
-        # Loading it says what is wrong; leaving it out would shrink the run.
+        # Loading it reports the error; leaving it out would shrink the run.
         ("CASES = [\n", True),
         ("", False),
     ],

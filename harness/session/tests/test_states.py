@@ -1,4 +1,4 @@
-"""Workers load the vendors' packages, and tell the process of the records what it writes down."""
+"""Workers load the vendors' packages, and report their states to the controller."""
 
 from __future__ import annotations
 

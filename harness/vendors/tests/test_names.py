@@ -1,4 +1,4 @@
-"""Names that vendors do not promise: there in what is installed, and missed in clear words."""
+"""The installed releases have every private name; a missing one raises a clear error."""
 
 from __future__ import annotations
 

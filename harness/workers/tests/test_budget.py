@@ -1,4 +1,4 @@
-"""Workers that take too much memory are ended, and those that do not fit wait for each other."""
+"""Workers that exceed their memory budget are ended, and cells that do not fit wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process that dies prints last is kept, and nothing else is taken for it."""
+"""The last stderr lines of a process that dies are recorded, without other output."""
 
 from __future__ import annotations
 

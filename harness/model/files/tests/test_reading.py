@@ -1,4 +1,4 @@
-"""What inputs come out of files, and what is said of files that hold none."""
+"""The inputs read from files, and the errors for files without inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key changes with everything that a record hangs on, and with nothing else."""
+"""A cache key changes with every dependency of a record, and with nothing else."""
 
 import shutil
 import sysconfig

@@ -1,4 +1,4 @@
-"""What a cell hangs on, found in texts, is no less than what it really imports."""
+"""The dependencies found by parsing include every file that a cell really imports."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is stored comes back whole or not at all; what is red never does."""
+"""A stored entry is read back intact or not at all; red results are never stored."""
 
 import os
 import threading
