@@ -143,7 +143,8 @@ def find_known_issues(cell: Cell, issues: Iterable[KnownIssue]) -> list[KnownIss
 def _facts(cell: Cell) -> Iterator[_Fact]:
     node = cell.first_divergence
     error = cell.error or ""
-    if node is None:
+    if node is None or (node.note and not node.fails):
+        # A search that stopped early may have missed the node that is wrong.
         yield _Fact(error, [], "")
     else:
         yield _Fact(error, find_operator_names(node.op), "; ".join(node.arguments))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.errors import LimitationError
@@ -137,3 +138,13 @@ def test_operators_are_found_in_what_a_record_says_of_a_node() -> None:
     assert find_operator_names("input 0, read by aten.tanh.default") == ["tanh"]
     assert find_operator_names("XnnpackBackend, 12 nodes from aten_add to aten_mul") == []
     assert find_operator_names("cond") == ["cond"]
+
+
+def test_a_node_that_may_not_be_the_first_gives_no_hint() -> None:
+    signs = {**ISSUE, "stage": "compare", "outcome": Status.MISMATCH, "error": ""}
+    node = Divergence(node="n", op="aten.conv2d.default", arguments=("channels-last",))
+    certain = failed(status=Status.MISMATCH, stage="compare", first_divergence=node)
+    assert find_known_issues(certain, [KnownIssue(**signs)])
+    early = msgspec.structs.replace(node, note="stopped: a node before it may be wrong")
+    uncertain = failed(status=Status.MISMATCH, stage="compare", first_divergence=early)
+    assert not find_known_issues(uncertain, [KnownIssue(**signs)])
