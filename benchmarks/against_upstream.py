@@ -43,12 +43,12 @@ class Round(NamedTuple):
 
 def list_tests(every: int = 1) -> list[UpstreamTest]:
     """Return every ``every``-th test function that upstream does not skip itself."""
-    from suites.upstream.harvest import cases_of, harvest
+    from suites.upstream.harvest import harvest, make_cases
 
     found = [each for each in harvest() if each.skips is None]
     return [
         UpstreamTest(
-            f"test_{each.operator}.py::{each.name}", tuple(case.name for case in cases_of(each))
+            f"test_{each.operator}.py::{each.name}", tuple(case.name for case in make_cases(each))
         )
         for each in found[::every]
     ]

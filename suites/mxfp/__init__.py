@@ -1,1 +1,1 @@
-"""Layers in the block-scaled formats, on every backend that has them."""
+"""Layers in block-scaled formats, on every backend that supports them."""

@@ -1,4 +1,4 @@
-"""Which targets the cases are for, and layers whose weights are edited before encoding."""
+"""Helpers: targets of cases, and layers whose weights are edited before encoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import Case
 ARM = "tosa:mxfp*"
 MX = f"{ARM}|mlx:mxfp8"
 ALL = f"{MX}|mlx:nvfp4"
-# Where the format of the codes makes no difference: the narrowest and the most used.
+# For cases that do not depend on the format of the codes: the narrowest and the most used.
 SOME_ARM = "tosa:mxfp4|tosa:mxfp8_e4m3"
 SOME = f"{SOME_ARM}|mlx:mxfp8"
 
@@ -20,12 +20,12 @@ Edit = Callable[[torch.Tensor], object]
 
 
 def on(targets: str, *cases: Case) -> list[Case]:
-    """The cases, for these targets only."""
+    """Restrict cases to targets."""
     return [replace(case, targets=targets) for case in cases]
 
 
 def edited(layer: torch.nn.Module, edit: Edit) -> torch.nn.Module:
-    """A layer whose weight was edited in place."""
+    """Edit the weight of a layer in place, and return the layer."""
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     with torch.no_grad():
@@ -50,7 +50,7 @@ def zero_block(weight: torch.Tensor) -> None:
 
 
 def scaled(factor: float) -> Edit:
-    """All weights times a factor."""
+    """Return an edit that multiplies all weights by a factor."""
 
     def edit(weight: torch.Tensor) -> None:
         weight *= factor
@@ -59,7 +59,7 @@ def scaled(factor: float) -> Edit:
 
 
 def fill(value: float) -> Edit:
-    """One value everywhere."""
+    """Return an edit that sets all weights to one value."""
 
     def edit(weight: torch.Tensor) -> None:
         weight.fill_(value)
@@ -68,6 +68,6 @@ def fill(value: float) -> Edit:
 
 
 def uneven_blocks(weight: torch.Tensor) -> None:
-    """Blocks of very different magnitude beside each other."""
+    """Adjacent blocks of very different magnitude."""
     weight[:, :32] *= 1e-3
     weight[:, 32:] *= 100

@@ -1,7 +1,7 @@
-"""2-d convolutions: a block is 32 input channels at one place of the kernel.
+"""2-d convolutions; a block is 32 input channels at one position of the kernel.
 
-Only Arm has a block-scaled convolution. Groups, paddings in words or of other values than zero,
-and channels that are no multiple of 32 are outside of it: these cells say so and run nothing.
+Only Arm has a block-scaled convolution. It supports no groups, no named paddings, no padding with
+values other than zero, and no channels that are not a multiple of 32; these cells are unsupported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SOME_FORMATS = [
     _conv("one_feature", rows=1),
     _conv("stride", randn(1, 32, 5, 5), stride=2, bias=False),
     _conv("stride_uneven", stride=(1, 2)),
-    # The kernel does not end at the image's border.
+    # The last position of the kernel does not reach the image's border.
     _conv("stride_remainder", stride=2),
     _conv("padding", padding=1),
     _conv("padding_uneven", padding=(0, 2), bias=False),

@@ -1,4 +1,4 @@
-"""Known gaps of the block-scaled layers."""
+"""Limitations of the block-scaled layers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Linear layers: ranks, batches, widths, layouts, dtypes, weights and activations of all sizes.
 
-A block is 32 neighbours of a row (16 in nvfp4). Arm's targets encode activations, too, so what
-the inputs look like matters as much as the weights.
+A block is 32 adjacent elements of a row (16 in nvfp4). Arm's targets encode activations, too, so
+inputs matter as much as weights.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ CASES: list[Case] = [
         _linear("odd_features", 64, 17, 3, bias=True),
         _linear("many_features", 32, 130, 2),
         _bfloat16("bf16_rank3", False, 2, 3),
-        # 40 is no multiple of the block: the record says so, and nothing runs.
+        # 40 is not a multiple of the block size: the cell is unsupported.
         _linear("not_divisible", 40, 16, 3),
     ),
     *on(

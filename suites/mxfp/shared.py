@@ -1,9 +1,9 @@
-"""The same weights on two backends, which the report puts beside each other.
+"""The same weights on two backends, which the report compares side by side.
 
-Both targets have E4M3 codes in blocks of 32. What may differ: Arm divides by the smallest power
-of two that keeps a block within 448 (torchao's ``RCEIL``), MLX's conversion by the exponent of
-its largest magnitude less 8 (``FLOOR``), which saturates blocks whose largest magnitude has a
-significand above 1.75. And Arm encodes the activations, MLX leaves them in float32.
+Both targets have E4M3 codes in blocks of 32, with two differences. Arm divides by the smallest
+power of two that keeps a block within 448 (torchao's ``RCEIL``); MLX divides by two to the exponent
+of the largest magnitude less 8 (``FLOOR``), which saturates blocks whose largest magnitude has a
+significand above 1.75. Arm encodes the activations; MLX leaves them in float32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from suites.mlx.quantized import Gated
 from suites.mxfp.build import Edit, edited, on, outlier, uneven_blocks, zero_block
 
 _BOTH = "tosa:mxfp8_e4m3|mlx:mxfp8"
-# Whole numbers up to 7 are E4M3 codes, whatever the block's power of two.
+# Whole numbers up to 7 are E4M3 codes for any scale of the block.
 _EXACT = ints(-7, 8, 3, 64, dtype=torch.float32)
 
 
@@ -27,13 +27,13 @@ def whole(weight: torch.Tensor) -> None:
 
 
 def agreeing(weight: torch.Tensor) -> None:
-    """The largest magnitude of each block is 1.75 times a power of two: both take one scale."""
+    """The largest magnitude of each block is 1.75 times a power of two: both use one scale."""
     weight.clamp_(-0.1, 0.1)
     weight[..., ::32] = 7 / 64
 
 
 def saturating(weight: torch.Tensor) -> None:
-    """The largest magnitude of each block is 1.9 times a power of two: scales are one apart."""
+    """The largest magnitude of each block is 1.9 times a power of two: scales differ."""
     weight.clamp_(-0.1, 0.1)
     weight[..., ::32] = 1.9 / 16
 

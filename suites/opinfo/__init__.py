@@ -1,1 +1,1 @@
-"""Programs that torch's own operator samples describe."""
+"""Programs made from torch's OpInfo samples."""

@@ -1,10 +1,10 @@
-"""Write samples.json: which samples of torch's database are cases.
+"""Write samples.json, the choice of OpInfo samples that are cases.
 
     python -m suites.opinfo.choose [--check]
 
-Chosen at random, with a seed of the operator's and dtype's names, among the samples that eager
-computes and that a program can take: outputs are real tensors, no tensor is large. With ``--check``
-nothing is written, and what differs is printed.
+Samples are chosen at random, with the names of operator and dtype as seed, among the samples that
+eager computes and a program can take: outputs are real tensors, and no tensor is large. With
+``--check`` nothing is written, and the script prints the entries that differ.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from harness.vendors.torch import tree_leaves
 from suites.opinfo.sampling import DTYPES, REFUSALS, entries, program, samples
 
 COUNT = {"float32": 4}
-"""Samples of an operator by dtype; of others there is one."""
+"""Number of samples of an operator by dtype; other dtypes have one."""
 LARGEST = 20_000
-"""Elements of a tensor; a sample is to be about its operator, not about size."""
+"""Largest number of elements of a tensor."""
 CHOSEN = Path(__file__).with_name("samples.json")
 
 
-def chosen() -> dict[str, dict[str, list[int]]]:
-    """Numbers of samples by entry and dtype."""
+def choose_samples() -> dict[str, dict[str, list[int]]]:
+    """Choose the numbers of samples, by entry and dtype."""
     found: dict[str, dict[str, list[int]]] = {}
     for name, info in sorted(entries().items()):
         for dtype in DTYPES:
             with seed_generators_with(0), warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # samples of what torch deprecates are samples
+                warnings.simplefilter("ignore")  # deprecated operators have samples, too
                 usable = list(_usable(info, dtype))
             if usable:
                 count = min(COUNT.get(dtype, 1), len(usable))
@@ -51,12 +51,12 @@ def _usable(info: Any, dtype: str) -> Iterator[int]:
         if not all(map(_is_plain, tree_leaves((sample.input, sample.args, sample.kwargs)))):
             continue
         if sample.kwargs.get("dropout_p") or not _computes(info, sample):
-            continue  # what draws has no values to compare
+            continue  # random outputs cannot be compared
         yield number
 
 
 def _computes(info: Any, sample: Any) -> bool:
-    """Whether eager takes a sample in both layouts, and returns real tensors."""
+    """Whether eager computes a sample in both layouts and returns real tensors."""
     for strided in (False, True):
         module, inputs = program(info, sample, strided)
         try:
@@ -76,21 +76,21 @@ def _is_plain(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, bool | int | float | str | torch.dtype)
 
 
-def _differing(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _find_changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
 
 def main() -> None:
-    """Write, or check."""
+    """Write samples.json, or check it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where it differs")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if it differs")
     given = parser.parse_args()
-    found = chosen()
+    found = choose_samples()
     if given.check:
-        if differing := _differing(json.loads(CHOSEN.read_text(encoding="utf-8")), found):
-            sys.exit(f"samples of {', '.join(differing)} are others in torch {torch.__version__}")
+        if differing := _find_changed(json.loads(CHOSEN.read_text(encoding="utf-8")), found):
+            sys.exit(f"samples of {', '.join(differing)} differ in torch {torch.__version__}")
         return
     lines = [f"  {json.dumps(name)}: {json.dumps(dtypes)}" for name, dtypes in found.items()]
     CHOSEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

@@ -1,5 +1,8 @@
-"""Torch's own samples of the core operators: one an operator by day, at night up to four in float32
-and one in each other dtype, every other one with inputs that do not lie row by row."""
+"""OpInfo samples of the core operators.
+
+A plain run has one sample per operator. A nightly run has up to four in float32 and one in each
+other dtype; every other sample has inputs that are not contiguous.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from suites.opinfo.sampling import DTYPES, Pick
 
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 _OF_OTHERS = "portable:fp32|xnnpack:fp32"
-"""Of other dtypes than float32."""
+"""Targets of dtypes other than float32."""
 _PLAIN_TARGETS = "xnnpack:fp32|mlx:fp32"
-_VACUOUS = "torch chose the inputs, and what becomes of some of them is constant or empty"
+_VACUOUS = "the inputs are torch's; the outputs of some are constant or empty"
 _CHOSEN = Path(__file__).with_name("samples.json")
 
 
@@ -37,4 +40,4 @@ def _cases() -> Iterator[Case]:
 
 
 CASES: list[Case] = list(_cases())
-"""What ``samples.json`` names; ``python -m suites.opinfo.choose`` writes it."""
+"""The samples of ``samples.json``, which ``python -m suites.opinfo.choose`` writes."""

@@ -1,9 +1,9 @@
-"""Programs of torch's own operator samples (``torch.testing._internal``).
+"""Programs of torch's OpInfo samples (``torch.testing._internal``).
 
-Torch describes each operator's inputs to test itself with: broadcasting ones, empty ones, every
-keyword. An entry of that database at one dtype yields samples in a fixed order; a program is one of
-them by number. Which numbers are taken is written down in ``samples.json``, so that the names of
-cases are known without the database, whose import takes seconds.
+Torch's own tests use a database of operator inputs: broadcasting inputs, empty inputs, every
+keyword. An entry yields its samples for a dtype in a fixed order; a program is one sample, given by
+its number. ``samples.json`` lists the chosen numbers, so that the names of cases do not need the
+database, whose import takes seconds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from harness import Inputs
 from harness.vendors.torch import TreeSpec, _dispatch_get_all_op_names, tree_flatten, tree_unflatten
 
 DTYPES = ("float32", "bfloat16", "float16", "int32", "int64", "bool")
-"""Of the samples."""
+"""Dtypes of the samples."""
 
-ALSO = frozenset(
+EXTRA_ENTRIES = frozenset(
     f"nn.functional.{name}"
     for name in (
         "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d batch_norm celu conv1d conv2d "
@@ -32,9 +32,9 @@ ALSO = frozenset(
         "max_pool3d pad pixel_shuffle rms_norm scaled_dot_product_attention silu softmin"
     ).split()
 ) | {"cdist", "index_put", "log_softmax", "masked_fill", "softmax", "stack", "tril", "unbind"}
-"""Entries under names of their own that decompose to operators of the core set."""
+"""Entries with other names that decompose to operators of the core set."""
 
-LEFT_OUT = {
+EXCLUDED = {
     "as_strided": "names a storage, which a program has no say in",
     "as_strided/partial_views": "names a storage, which a program has no say in",
     "bmm/triton_optimized": "the same as bmm, on a GPU",
@@ -48,22 +48,22 @@ LEFT_OUT = {
     "randn": "draws",
     "native_dropout_backward": "of training",
 }
-"""Entries of the core set that are no cases, and why."""
+"""Entries of the core set that are excluded, and why."""
 
 
 REFUSALS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
-"""What torch raises where it does not compute."""
+"""Exceptions that torch raises for inputs it does not support."""
 
 
 class Sample(torch.nn.Module):
-    """An operator with everything of a sample that is no tensor.
+    """A module that calls an operator with the non-tensor arguments of a sample.
 
     Args:
-        op: what is called.
+        op: the operator.
         spec: tree of the arguments.
-        leaves: those that are no tensors; None where an input goes.
-        strided: whether inputs come transposed and are turned back, so that what the operator
-            sees does not lie row by row.
+        leaves: the leaves of the tree, with ``_INPUT`` in place of tensors.
+        strided: whether inputs are given transposed and transposed back, so that the operator's
+            inputs are not contiguous.
     """
 
     def __init__(self, op: Any, spec: TreeSpec, leaves: list[Any], strided: bool) -> None:
@@ -74,15 +74,15 @@ class Sample(torch.nn.Module):
         given = iter(tensors)
         leaves = [next(given) if leaf is _INPUT else leaf for leaf in self.leaves]
         if self.strided:
-            leaves = [_turned(leaf) for leaf in leaves]
+            leaves = [_transpose(leaf) for leaf in leaves]
         args, kwargs = tree_unflatten(leaves, self.spec)
         made = self.op(*args, **kwargs)
-        # A program's outputs are described in words that named tuples of torch are none of.
+        # Programs do not support torch's named tuples as outputs.
         return tuple(made) if isinstance(made, tuple | list) else made
 
 
 class _Input:
-    """Where a tensor goes; copies of it are itself."""
+    """Placeholder of a tensor; a deep copy is the same object."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Input:
         return self
@@ -91,7 +91,7 @@ class _Input:
 _INPUT = _Input()
 
 
-def _turned(item: Any) -> Any:
+def _transpose(item: Any) -> Any:
     return item.mT if isinstance(item, torch.Tensor) and item.dim() > 1 else item
 
 
@@ -101,9 +101,9 @@ class Pick:
 
     Attributes:
         entry: name of the database's entry, with its variant behind a slash.
-        dtype: name of the dtype that samples are asked for.
-        number: of the sample among those.
-        strided: whether its tensors lie otherwise than row by row.
+        dtype: name of the samples' dtype.
+        number: number of the sample among the samples of the dtype.
+        strided: whether its tensors are not contiguous.
     """
 
     entry: str
@@ -112,7 +112,7 @@ class Pick:
     strided: bool
 
     def build(self) -> tuple[torch.nn.Module, Inputs]:
-        """The module, and its inputs drawn from torch's global generator.
+        """Make the module and its inputs, drawn from torch's global generator.
 
         Raises:
             LookupError: the installed torch has no such sample.
@@ -120,7 +120,7 @@ class Pick:
         info = entries().get(self.entry)
         sample = None
         if info:
-            # Left to the garbage collector, torch's generators end amid whatever runs by then.
+            # Close torch's generators here: the garbage collector would end them at any time.
             with contextlib.closing(samples(info, self.dtype)) as found:
                 sample = next(itertools.islice(found, self.number, None), None)
         if sample is None:
@@ -132,14 +132,14 @@ class Pick:
 
 
 def program(info: Any, sample: Any, strided: bool) -> tuple[torch.nn.Module, Inputs]:
-    """A module and inputs of what the database calls a SampleInput."""
+    """Make a module and its inputs of a SampleInput."""
     leaves, spec = tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
     is_input = [isinstance(leaf, torch.Tensor) for leaf in leaves]
     tensors = [leaf.detach() for leaf, given in zip(leaves, is_input, strict=True) if given]
     rest = [_INPUT if given else leaf for leaf, given in zip(leaves, is_input, strict=True)]
     if strided:
-        tensors = [_turned(tensor) for tensor in tensors]
-    # Not contiguous(), which leaves a dimension of size 1 with any stride that it has.
+        tensors = [_transpose(tensor) for tensor in tensors]
+    # Not contiguous(), which keeps any stride of a dimension of size 1.
     inputs = tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in tensors)
     return Sample(info.op, spec, rest, strided), inputs
 
@@ -153,8 +153,8 @@ def entries() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for info in op_db:
         name = "/".join(filter(None, (info.name, info.variant_test_name)))
-        wanted = info.aten_name in core or info.name in ALSO
-        if wanted and info.name not in LEFT_OUT and name not in LEFT_OUT:
+        wanted = info.aten_name in core or info.name in EXTRA_ENTRIES
+        if wanted and info.name not in EXCLUDED and name not in EXCLUDED:
             found[name] = info
     return found
 
@@ -173,8 +173,8 @@ def core_operators() -> frozenset[str]:
 
 
 def samples(info: Any, dtype: str) -> Generator[Any]:
-    """What an entry yields for a dtype, in its order; nothing where it has none."""
+    """Samples of an entry for a dtype, in its order; none if it does not support the dtype."""
     wanted = getattr(torch, dtype)
     if info.supports_dtype(wanted, "cpu"):
-        # sample_inputs would seed each draw, and keep the generator in a circle of references.
+        # sample_inputs would seed each draw, and keep the generator in a reference cycle.
         yield from info.sample_inputs_func(info, "cpu", wanted, False)

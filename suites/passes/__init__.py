@@ -1,1 +1,1 @@
-"""Graph passes: programs that are lowered with a pass more or less."""
+"""Graph passes: programs that are lowered with an added or removed pass."""

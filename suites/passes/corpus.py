@@ -1,4 +1,4 @@
-"""The graphs on their own: what ``conform passes check`` takes passes to."""
+"""The graphs on which ``conform passes check`` runs passes."""
 
 from __future__ import annotations
 

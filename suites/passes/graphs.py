@@ -1,4 +1,4 @@
-"""Graphs that passes get wrong: small ones, each for a reason."""
+"""Small graphs that passes tend to get wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def graph(
     vacuous: str = "",
     changed_ops: Mapping[str, tuple[int, int]] | None = None,
 ) -> Case:
-    """A case of a function; ``changes`` are those of the passes that it is for."""
+    """Make a case of a function; ``changes`` are the pass changes of its targets."""
     return Case(
         name,
         lambda: (Function(function, buffer=buffer), inputs()),
@@ -63,7 +63,7 @@ def _written(state: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _entangled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """A pass that remembers only what it has read of values that it writes computes w + (t + y)."""
+    """A function for which a reinplacing pass with incomplete records computes w + (t + y)."""
     t, w = torch.exp(x), torch.exp(z)
     a = t + y
     b = w + t

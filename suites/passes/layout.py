@@ -1,4 +1,4 @@
-"""Passes that change how tensors lie in memory, or move their dimensions."""
+"""Passes that change the memory layout of tensors or permute dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def image_last() -> Inputs:
     return (torch.randn(1, 3, 4, 5).to(memory_format=LAST),)
 
 
-# Of functions alone: portable kernels refuse a number beside an image whose channels come last.
+# Functions without numbers: portable kernels refuse a number beside a channels-last image.
 FORMATS = [
     graph("to_last", lambda x: x.to(memory_format=LAST).exp(), image),
     graph("to_first", lambda x: x.contiguous().exp(), image_last),
@@ -48,7 +48,7 @@ PERMUTED = [
     graph("three", lambda x: x.permute(1, 0, 2, 3).permute(1, 2, 0, 3).permute(0, 3, 1, 2), image),
 ]  # fmt: skip
 
-# One by one in the night; in a row, where each meets what the others leave, always.
+# One pass at a time in a nightly run; all passes in sequence in every run.
 NIGHTLY = frozenset({"passes", "nightly"})
 
 MOVING = ("postpone_permute", "replace_nop_transpose", "fuse_cascaded_transpose", "remove_permutes")

@@ -1,5 +1,4 @@
-"""Products of tensors and numbers: what ``xnnpack:fp32+lift`` makes constants of, and what it must
-leave alone."""
+"""Products of tensors and numbers, which ``xnnpack:fp32+lift`` makes constants or must keep."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _ROWS = {0: Dim("rows", min=2, max=9)}
 
 
 class Scaled(torch.nn.Module):
-    """Two values times a number, as the operator that takes one: Python's ``*`` is another."""
+    """Two values times a number, by ``mul.Scalar`` (Python's ``*`` uses another operator)."""
 
     def __init__(self, number: float) -> None:
         super().__init__()
@@ -29,7 +28,7 @@ class Scaled(torch.nn.Module):
 
 
 class Numbers(torch.nn.Module):
-    """Several numbers, near ones and zeros of both signs among them; each twice."""
+    """Several numbers, each used twice, including close numbers and zeros of both signs."""
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         numbers = (0.1, 0.1 + 2**-30, 0.0, -0.0, 1e-40, 3)
@@ -50,8 +49,7 @@ class Branches(torch.nn.Module):
 
 
 class Attention(torch.nn.Module):
-    """Attention with a mask, spelled out as it is decomposed; ``between`` is what comes between a
-    scale and the product."""
+    """Decomposed attention with a mask; ``between`` is applied between a scale and the product."""
 
     def __init__(self, between: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> None:
         super().__init__()
@@ -73,7 +71,7 @@ def attended(*mask: int) -> Inputs:
 
 
 class Fused(torch.nn.Module):
-    """Attention as people write it."""
+    """Attention by the fused operator."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         query, key, value, mask = inputs

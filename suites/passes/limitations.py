@@ -1,4 +1,4 @@
-"""What passes do not keep."""
+"""Limitations of passes: properties of programs that they do not keep."""
 
 from __future__ import annotations
 

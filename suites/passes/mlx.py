@@ -13,7 +13,7 @@ ALL = ("+fuse_rms_norm+canonicalize_permute+collapse_view_copy+collapse_permute"
 
 
 class Norm(torch.nn.Module):
-    """The root mean square norm of Llama, as its model spells it."""
+    """The root mean square norm of Llama, as in its model."""
 
     def __init__(self) -> None:
         super().__init__()

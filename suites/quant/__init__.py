@@ -1,1 +1,1 @@
-"""What the integer recipes quantize: layers, what joins them, and what they leave in float."""
+"""Cases of the integer recipes: quantized layers, their combinations, and float operators."""

@@ -59,7 +59,7 @@ CASES: list[Case] = [
         _2d("rectangular_kernel", lambda: Conv2d(3, 4, (2, 3)), randn(1, 3, 5, 6)),
         _2d("stride", lambda: Conv2d(3, 4, 3, stride=(2, 1)), randn(1, 3, 7, 5)),
         _2d("padding", lambda: Conv2d(3, 4, 3, padding=(0, 2)), randn(1, 3, 5, 4)),
-        # Padding is zero, which is another code for each of these.
+        # Padding is zero, whose code differs in each of these ranges.
         _2d("padding_of_positive_values", lambda: Conv2d(3, 4, 3, padding=1),
             uniform(0, 1, 1, 3, 4, 4)),
         _2d("padding_of_negative_values", lambda: Conv2d(3, 4, 3, padding=1),
@@ -69,8 +69,8 @@ CASES: list[Case] = [
         _2d("dilation", lambda: Conv2d(3, 4, 3, dilation=2), randn(1, 3, 7, 6)),
         _2d("grouped", lambda: Conv2d(4, 6, 3, groups=2), randn(1, 4, 5, 5)),
         _2d("uneven_channels", lambda: _uneven(Conv2d(3, 4, 3)), randn(1, 3, 5, 5)),
-        # Unsupported where activations are quantized as they come: XNNPACKQuantizer skips a
-        # convolution before a relu for a pattern that it has for static quantization only.
+        # Unsupported with dynamic quantization: XNNPACKQuantizer skips a convolution before a relu
+        # in favour of a pattern that only static quantization has.
         _2d("relu", lambda: Sequential(Conv2d(3, 4, 3), ReLU()), randn(1, 3, 5, 5)),
         _2d("relu6", lambda: Sequential(Conv2d(3, 4, 3), ReLU6()),
             uniform(-8, 8, 1, 3, 5, 5)),

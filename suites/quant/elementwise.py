@@ -1,7 +1,8 @@
 """Element-wise arithmetic, activations and normalisation on the integer recipes.
 
-XNNPACK's quantizer knows add and mul, and what keeps the scale of its input; other activations
-are cases of TOSA, which makes tables of them, and islands on XNNPACK (``suites/quant/joined.py``).
+XNNPACK's quantizer supports add, mul and operators that keep the scale of their input. Other
+activations are cases of TOSA, which turns them into tables, and float islands on XNNPACK
+(``suites/quant/joined.py``).
 """
 
 from __future__ import annotations

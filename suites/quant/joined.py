@@ -1,4 +1,4 @@
-"""How quantized operators join: shared scales, islands of float, and small models.
+"""Combinations of quantized operators: shared scales, float islands, and small models.
 
 An island is an operator that a quantizer leaves in float between quantized ones: there the graph
 decodes, computes, and encodes again.
@@ -70,7 +70,7 @@ class _Halves(Module):
 
 
 class _Two(Module):
-    """Two layers of one input, of which one is also used as it is."""
+    """Two layers of one input; the result of one is also an output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Residual(Module):
 
 
 class _ResidualLinear(Module):
-    """A residual around a layer; what it adds has the range of the layer's input."""
+    """A residual around a layer; the added value has the range of the layer's input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ CASES: list[Case] = [
         nn_case("int_model/attention", _Attention, randn(1, 4, 12)),
         nn_case("int_model/lstm", _Recurrent, randn(1, 2, 6)),
     ),
-    # Lowering what is unrolled takes seconds: each on two targets.
+    # Lowering unrolled loops takes seconds, so each case has two targets.
     *on(
         "xnnpack:int8|xnnpack:int8_dynamic",
         nn_case("int_model/lstm_two_layers", lambda: _Recurrent(2), randn(2, 2, 6)),

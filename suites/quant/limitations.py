@@ -1,4 +1,4 @@
-"""Known gaps of the integer suite."""
+"""Limitations of the integer suite."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _layer(name: str, x: Input, bias: bool = True, rows: int = 8) -> Case:
 
 
 class _TwoUsers(torch.nn.Module):
-    """A layer whose result goes on twice: through a relu and as it is."""
+    """A layer whose result has two users: a relu and an output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ CASES: list[Case] = [
     ),
     *on(
         WEIGHTS_ASIDE,
-        # Zero points: in the middle, at either end, and of a range that does not reach zero.
+        # Zero points: in the middle, at either end, and of a range that does not include zero.
         _layer("symmetric_values", uniform(-1, 1, 4, 16)),
         _layer("positive_values", uniform(0, 1, 4, 16)),
         _layer("negative_values", uniform(-1, 0, 4, 16)),

@@ -1,4 +1,4 @@
-"""What the integer suites share: where their cases run, and how activations are distributed."""
+"""Helpers of the integer suites: targets of cases, and distributions of activations."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from harness import Case
 from suites.build import Input, Shape
 
 TOSA = "tosa:int"
-# Sums, products, joins, pools: int8_dynamic leaves them in float, int8_per_tensor does as int8.
+# Sums, products, joins, pools: int8_dynamic leaves them in float, int8_per_tensor equals int8.
 WEIGHTLESS = f"xnnpack:int8|{TOSA}"
 STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
-# Where weights are not the point: int8_per_tensor differs from int8 in their scales only.
+# Cases that are not about weights: int8_per_tensor differs from int8 only in weight scales.
 WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}"
 ALL = f"xnnpack:int8*|{TOSA}"
 
 
 def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:
-    """The cases, for those integer targets."""
+    """Restrict cases to integer targets."""
     return [replace(case, targets=targets, tags=case.tags | {"int", *tags}) for case in cases]
 
 
 def spread(*shape: int, dim: int = 1) -> Input:
-    """Normal values whose magnitude grows from 1 to 100 along a dimension: one scale for all
-    leaves little of the smallest."""
+    """Normal values whose magnitude grows from 1 to 100 along a dimension.
+
+    A single scale rounds away most of the smallest values.
+    """
 
     def draw(size: Shape) -> torch.Tensor:
         ones = [1] * len(size)
@@ -37,7 +39,7 @@ def spread(*shape: int, dim: int = 1) -> Input:
 
 
 def outlier(*shape: int) -> Input:
-    """Normal values and one that is 20 times as large as any."""
+    """Normal values and one value 20 times as large as the others."""
 
     def draw(size: Shape) -> torch.Tensor:
         values = torch.randn(size)

@@ -1,4 +1,4 @@
-"""Pooling and means on the integer recipes, behind a layer where XNNPACK shares its scale."""
+"""Pooling and means on the integer recipes, after a layer where XNNPACK shares its scale."""
 
 from __future__ import annotations
 

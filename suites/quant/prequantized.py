@@ -1,8 +1,8 @@
-"""Modules whose weights torchao quantized before anybody lowers them, on the float recipes.
+"""Modules whose weights torchao quantizes before lowering, on the float recipes.
 
-The reference is the exported program with its weights taken apart: what torchao's operators make of
-the codes. Weight-only formats decode and multiply in floats; ``int8_da_*`` quantize activations by
-the row as they come, which is what XNNPACK's dynamic kernels are for.
+The reference is the exported program with unpacked weights, computed by torchao's operators.
+Weight-only formats decode the weights and multiply in float. ``int8_da_*`` formats quantize
+activations dynamically by row, which XNNPACK's dynamic kernels execute.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _int8() -> Any:
 
 
 def _intx(bits: int, group: int = 0) -> Config:
-    """Codes in bytes of their own, a scale a row or a group of a row."""
+    """Weight-only quantization, one code per byte, with a scale per row or per group of a row."""
 
     def make() -> Any:
         from torchao.quantization import IntxWeightOnlyConfig
@@ -41,7 +41,7 @@ def _intx(bits: int, group: int = 0) -> Config:
 
 
 def _dynamic(bits: int, group: int = 0) -> Config:
-    """The same, and activations in int8."""
+    """Weight quantization with dynamic int8 activations."""
 
     def make() -> Any:
         from torchao.quantization import Int8DynamicActivationIntxWeightConfig
@@ -90,7 +90,7 @@ def _case(
     def make() -> torch.nn.Module:
         from torchao.quantization import quantize_
 
-        # Completes executorch's package, of which the exportable formats are a part.
+        # Completes executorch's package, which contains the exportable formats.
         registry.backend("mlx").availability()
         made = module().eval()
         quantize_(made, config(), filter_fn=lambda part, _: isinstance(part, layers))
@@ -113,7 +113,7 @@ class _Tied(torch.nn.Module):
 
 
 class _Decoder(torch.nn.Module):
-    """What is left of a language model without its attention: only some of it is quantized."""
+    """A language model without attention, of which only some layers are quantized."""
 
     def __init__(self) -> None:
         super().__init__()

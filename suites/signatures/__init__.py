@@ -1,2 +1,1 @@
-"""What a module may be beside a function of tensors: inputs by name, trees of them, what is no
-tensor, and state."""
+"""Signatures of modules: named inputs, nested inputs, inputs that are not tensors, and state."""

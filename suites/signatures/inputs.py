@@ -1,4 +1,4 @@
-"""What a module may be called with beside tensors by position: trees, names, and no tensors."""
+"""Inputs other than positional tensors: nested inputs, named inputs, and plain Python values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness import Call, Case
 
 
 class _Inputs(torch.nn.Module):
-    """Takes and returns everything that a signature may have."""
+    """Takes and returns every kind of input and output of a signature."""
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""Known gaps with what modules are called with, and with what they keep."""
+"""Limitations of module inputs and module state."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from suites.build import nn_case, randn
 
 
 class _Running(torch.nn.Module):
-    """Adds a running sum of the rows that it has seen."""
+    """Adds a running sum of its earlier inputs."""
 
     def __init__(self, start: float) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Programs that the installed executorch tests itself with, none of them written here."""
+"""Programs of the installed executorch's own tests."""

@@ -1,7 +1,7 @@
 """Collects the programs of executorch's operator suite (``executorch.backends.test.suite``).
 
-Its test functions hand their programs to a runner. Here they are called with one that takes notes,
-so that what another release brings is picked up by itself and nothing of it is copied.
+Its test functions pass their programs to a runner. This module calls them with a runner that
+records the programs, so that the tests of any release are found and none are copied.
 """
 
 from __future__ import annotations
@@ -22,59 +22,59 @@ from harness import Case, Inputs
 from harness.model.seeding import seed_generators_with
 
 SKIPPED = "skipped_upstream"
-"""Tag of a program that upstream's suite holds and skips on every flow."""
+"""Tag of a program that upstream's suite skips on every flow."""
 
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
-_VACUOUS = "upstream chose the inputs, and what becomes of some of them is constant"
+_VACUOUS = "the inputs are upstream's; the outputs of some are constant"
 
 Test = Callable[..., None]
 
 
 @dataclass(frozen=True)
 class Program:
-    """What a test hands to upstream's runner."""
+    """A program that a test passes to upstream's runner."""
 
     module: torch.nn.Module
     inputs: Inputs
     dynamic_shapes: Any
 
 
-class _Enough(Exception):
-    """The program that is asked for is there; the rest of the test is not needed."""
+class _ProgramFound(Exception):
+    """Raised when the wanted program is recorded, to skip the rest of the test."""
 
 
 @dataclass
-class _Notes:
-    """Stands for upstream's runner: takes notes of programs instead of lowering them.
+class _RecordingRunner:
+    """Replaces upstream's runner: records programs instead of lowering them.
 
     Attributes:
-        wanted: number of the last program to note; None for all.
+        wanted: number of the last program to record; None for all.
     """
 
     wanted: int | None = None
     programs: list[Program] = field(default_factory=list)
-    # The flow under test, of which LSTM's tests ask whether it quantizes.
+    # The flow under test; LSTM's tests read whether it quantizes.
     _flow: Any = field(default_factory=lambda: SimpleNamespace(name="conform", quantize=False))
 
     def lower_and_run_model(
         self, model: torch.nn.Module, inputs: Any, dynamic_shapes: Any = None, **_: Any
     ) -> None:
-        """Upstream's name for what is done with a program."""
+        """Record a program, under the name of upstream's method."""
         self.programs.append(Program(model, tuple(inputs), dynamic_shapes))
         if self.wanted is not None and len(self.programs) > self.wanted:
-            raise _Enough
+            raise _ProgramFound
 
 
 @dataclass(frozen=True)
-class Harvested:
+class UpstreamTest:
     """A test function of upstream with one set of its parameters.
 
     Attributes:
-        operator: whose test it is.
-        name: of the function.
-        words: its parameters, of those that have several values.
+        operator: the operator under test.
+        name: name of the function.
+        words: values of the parameters that have several values.
         test: the function.
-        parameters: what it is called with beside the runner.
+        parameters: its arguments beside the runner.
     """
 
     operator: str
@@ -85,32 +85,32 @@ class Harvested:
 
     @property
     def variant(self) -> str:
-        """What of its name is not the operator's, and the words."""
+        """The function's name without the operator's, and the words."""
         own = self.name.removeprefix("test_").removeprefix(f"{self.operator}_")
         return "-".join([own, *self.words])
 
     @property
     def skips(self) -> Test | None:
-        """The method that it hides where upstream skips it on every flow, else None."""
+        """The wrapped method if upstream skips it on every flow, else None."""
         held = inspect.getclosurevars(self.test).nonlocals.values()
         return next((item for item in held if getattr(item, "__unittest_skip__", False)), None)
 
     def programs(self, wanted: int | None = None) -> list[Program]:
-        """What it hands to its runner, up to one of a number; drawn from the global generators."""
-        notes = _Notes(wanted)
+        """Programs of the test, up to a number; inputs are drawn from the global generators."""
+        notes = _RecordingRunner(wanted)
         try:
             if (hidden := self.skips) is None:
                 self.test(notes, **self.parameters)
             else:
                 shim = operators.TestCaseShim(notes)
                 inspect.unwrap(hidden)(shim, notes._flow, **self.parameters)
-        except _Enough:
+        except _ProgramFound:
             pass
         return notes.programs
 
 
-def harvest() -> Iterator[Harvested]:
-    """The tests of every operator that the installed release has, by name."""
+def harvest() -> Iterator[UpstreamTest]:
+    """Find the tests of every operator in the installed release, by name."""
     for found in pkgutil.iter_modules(operators.__path__):  # imports only: executorch
         operator = found.name.removeprefix("test_")
         if operator == found.name:
@@ -119,12 +119,12 @@ def harvest() -> Iterator[Harvested]:
         module = importlib.import_module(name)  # imports only: executorch
         for name, test in sorted(vars(module).items()):
             if name.startswith("test_") and callable(test):
-                for words, parameters in parametrized(test):
-                    yield Harvested(operator, name, words, test, parameters)
+                for words, parameters in iterate_parameters(test):
+                    yield UpstreamTest(operator, name, words, test, parameters)
 
 
-def parametrized(test: Test) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """The sets of parameters that ``pytest.mark.parametrize`` gives a test, with words for those
+def iterate_parameters(test: Test) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """Iterate over the parameter sets of ``pytest.mark.parametrize``, with words for parameters
     that vary."""
     axes: list[list[tuple[str, Any]]] = []
     for mark in getattr(test, "pytestmark", []):
@@ -140,14 +140,14 @@ def parametrized(test: Test) -> Iterator[tuple[list[str], dict[str, Any]]]:
         yield words, dict(chosen)
 
 
-def cases_of(each: Harvested) -> list[Case]:
-    """A case for each program of a test."""
-    with seed_generators_with(0):  # so that the process' generators are left as they were
-        noted = each.programs()
-    return [_case(each, number, program, len(noted)) for number, program in enumerate(noted)]
+def make_cases(each: UpstreamTest) -> list[Case]:
+    """Make a case for each program of a test."""
+    with seed_generators_with(0):  # leaves the process' generators unchanged
+        recorded = each.programs()
+    return [_case(each, number, program, len(recorded)) for number, program in enumerate(recorded)]
 
 
-def _case(each: Harvested, number: int, program: Program, among: int) -> Case:
+def _case(each: UpstreamTest, number: int, program: Program, among: int) -> Case:
     def build() -> tuple[torch.nn.Module, Inputs]:
         made = each.programs(number)[number]
         return made.module, made.inputs

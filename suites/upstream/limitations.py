@@ -1,5 +1,8 @@
-"""Known gaps of upstream's own programs. Most have the cause of a case of ours, and say what that
-says; so each cause is written down once."""
+"""Limitations of upstream's programs.
+
+Most have the same cause as a case of another suite and copy its limitation, so that each cause is
+described once.
+"""
 
 from __future__ import annotations
 

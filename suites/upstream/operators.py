@@ -1,5 +1,5 @@
-"""Upstream's operator suite: on all targets at night, and by day a program of each operator on
-xnnpack:fp32."""
+"""Upstream's operator suite: all targets in a nightly run, one program of each operator on
+xnnpack:fp32 in a plain run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harness import Case
-from suites.upstream.harvest import SKIPPED, cases_of, harvest
+from suites.upstream.harvest import SKIPPED, harvest, make_cases
 
 
 def _cases() -> Iterator[Case]:
     seen: set[str] = set()
-    for case in (case for each in harvest() for case in cases_of(each)):
+    for case in (case for each in harvest() for case in make_cases(each)):
         if case.op in seen or SKIPPED in case.tags:
             yield replace(case, plain_targets="")
         else:
@@ -21,4 +21,4 @@ def _cases() -> Iterator[Case]:
 
 
 CASES: list[Case] = list(_cases())
-"""Programs that the installed executorch tests itself with, none of them written here."""
+"""Programs of the installed executorch's own tests."""

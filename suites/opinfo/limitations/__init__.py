@@ -1,5 +1,7 @@
-"""Known gaps of torch's own samples, by where their cause lies. Most have the cause of a case of
-ours, and say what that says."""
+"""Limitations of OpInfo samples, by the component with the cause.
+
+Most have the same cause as a case of another suite, and copy its limitation.
+"""
 
 from __future__ import annotations
 

@@ -8,25 +8,26 @@ from harness import Limitation, Status
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as KNOWN
 from suites.models.limitations import LIMITATIONS as MODELS
-from suites.opinfo.limitations.tables import as_ours, of
+from suites.opinfo.limitations.tables import ops_limitation, sample_globs
 from suites.ops.limitations import LIMITATIONS as OPS
 
 _INDUCTOR = "https://github.com/pytorch/pytorch/tree/v2.13.0/torch/_inductor"
 
 METAL: list[Limitation] = [
-    copy_limitation(KNOWN, "metal:fp32", "mm/plus_number", of("addmm-decomposed 0; addmm 3")),
+    copy_limitation(KNOWN, "metal:fp32", "mm/plus_number",
+                    sample_globs("addmm-decomposed 0; addmm 3")),
     copy_limitation(KNOWN, "metal:fp32", "mm/second_rows_of_result",
-             of("select 1 3; split_with_sizes 1")),
+             sample_globs("select 1 3; split_with_sizes 1")),
     copy_limitation(KNOWN, "metal:fp32", "scaled_dot_product_attention/three_dimensions",
-             of("scaled_dot_product_attention 2")),
+             sample_globs("scaled_dot_product_attention 2")),
     replace(
         copy_limitation(MODELS, "metal:fp32", "rt_detr/night",
-                 of("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
+                 sample_globs("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
                      "softmin-with_dtype 1 2 3")),
         reason="It is asked for in float64, which Metal does not have: MetalPartitioner takes it "
         "all the same, and Inductor's MPS code has no type of that name.",
     ),
-    as_ours(
+    ops_limitation(
         "metal:fp32", "mm/empty_inner_dim",
         "acos 0; acosh 2; adaptive_avg_pool1d 2; addmm-decomposed 2; addmm 0; atan2 0; "
         "batch_norm 0; cat 3; celu 2; cos 2; cosh 1; elu 2; exp 0; fill 2; flip 0 2; gather 3; "
@@ -37,31 +38,31 @@ METAL: list[Limitation] = [
         "sigmoid 1; silu 1; softmin-with_dtype 0; split_with_sizes 0; stack 3; unbind 0; "
         "var-unbiased 2 3",
     ),
-    as_ours("metal:fp32", "convolution/2d", "conv2d *; conv_transpose2d 0 1"),
-    as_ours("metal:fp32", "convolution/3d", "conv3d *; conv_transpose3d *"),
-    as_ours("metal:fp32", "convolution/transposed_1d",
+    ops_limitation("metal:fp32", "convolution/2d", "conv2d *; conv_transpose2d 0 1"),
+    ops_limitation("metal:fp32", "convolution/3d", "conv3d *; conv_transpose3d *"),
+    ops_limitation("metal:fp32", "convolution/transposed_1d",
              "conv_transpose1d *; conv_transpose2d 2 3"),
-    as_ours("metal:fp32", "scaled_dot_product_attention/heads",
+    ops_limitation("metal:fp32", "scaled_dot_product_attention/heads",
              "scaled_dot_product_attention 0 1 3"),
-    as_ours("metal:fp32", "scatter_reduce/amax",
+    ops_limitation("metal:fp32", "scatter_reduce/amax",
              "scatter_reduce-amax *; scatter_reduce-amin *; scatter_reduce-mean *; "
              "scatter_reduce-prod *"),
-    as_ours("metal:fp32", "sinh/2d",
+    ops_limitation("metal:fp32", "sinh/2d",
              "acosh 0 1; asinh *; cosh 0 2; logical_xor 1 2 3; sinh *"),
-    as_ours("metal:fp32", "_embedding_bag/mean",
+    ops_limitation("metal:fp32", "_embedding_bag/mean",
              "adaptive_avg_pool3d *; interpolate-area 1 2; cdist *; embedding_bag *; "
              "avg_pool2d 1; avg_pool3d 1; cumsum 0 1 3; grid_sample 1 3; masked_scatter *; "
              "sort 3; embedding 2"),
     replace(
         copy_limitation(OPS, "metal:fp32", "convolution/2d",
-                 of("addmm-decomposed 1 3; addmm 1; topk 1 3")),
+                 sample_globs("addmm-decomposed 1 3; addmm 1; topk 1 3")),
         reason="The operand is a transposed view, which Inductor hands on as it is; "
         "aoti_torch_mps_addmm_out and aoti_torch_mps_topk read it as if it were contiguous.",
         link="https://github.com/pytorch/executorch/tree/v1.5.1/backends/apple/metal/runtime/ops",
     ),
     Limitation(
         target="metal:*",
-        case=of("index_put 0 3"),
+        case=sample_globs("index_put 0 3"),
         reason="Inductor leaves what accumulates, or has a bool among its indices, to "
         "aoti_torch_index_put_out, which Metal's runtime does not have.",
         link="https://github.com/pytorch/executorch/tree/v1.5.1/backends/apple/metal/runtime/shims",
@@ -70,7 +71,7 @@ METAL: list[Limitation] = [
     ),
     Limitation(
         target="metal:*",
-        case=of("unbind 3"),
+        case=sample_globs("unbind 3"),
         reason="Of a vector into scalars: Inductor asks for the length of a scalar.",
         link=_INDUCTOR,
         stage="lower",
@@ -78,7 +79,7 @@ METAL: list[Limitation] = [
     ),
     Limitation(
         target="metal:*",
-        case=of("max_pool3d 3"),
+        case=sample_globs("max_pool3d 3"),
         reason="Inductor's max_pool3d_with_indices returns positions of another layout where its "
         "input is a transposed view; on a CPU, torch.compile does, too.",
         link=f"{_INDUCTOR}/lowering.py",

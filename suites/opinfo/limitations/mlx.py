@@ -8,7 +8,7 @@ from harness import Limitation
 from suites.known import copy_limitation
 from suites.mlx.limitations import LIMITATIONS as KNOWN
 from suites.models.limitations import LIMITATIONS as MODELS
-from suites.opinfo.limitations.tables import as_ours, of
+from suites.opinfo.limitations.tables import ops_limitation, sample_globs
 from suites.ops.limitations import LIMITATIONS as OPS
 
 _MLX_OPS = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py"
@@ -20,15 +20,16 @@ _AXES = (
 _PERMUTED = "unfold/im2col"
 MLX: list[Limitation] = [
     copy_limitation(KNOWN, "mlx:fp32", "scaled_dot_product_attention/causal_more_keys",
-             of("scaled_dot_product_attention 0")),
-    copy_limitation(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns", of("scatter_add 1 3")),
-    copy_limitation(MODELS, "mlx:fp32", "sam2/tiny", of("interpolate-bicubic *")),
-    as_ours("mlx:fp32", "convolution/1d_unbatched",
+             sample_globs("scaled_dot_product_attention 0")),
+    copy_limitation(KNOWN, "mlx:fp32", "scatter_add/part_of_the_columns",
+                    sample_globs("scatter_add 1 3")),
+    copy_limitation(MODELS, "mlx:fp32", "sam2/tiny", sample_globs("interpolate-bicubic *")),
+    ops_limitation("mlx:fp32", "convolution/1d_unbatched",
              "conv1d 1 3; conv2d 3; conv_transpose2d 1"),
-    as_ours("mlx:fp32", _PERMUTED, "interpolate-nearest-exact *; interpolate-trilinear *"),
+    ops_limitation("mlx:fp32", _PERMUTED, "interpolate-nearest-exact *; interpolate-trilinear *"),
     replace(
         copy_limitation(OPS, "portable:fp32", "convolution/3d",
-                        of("conv3d *; conv_transpose3d 0 2")),
+                        sample_globs("conv3d *; conv_transpose3d 0 2")),
         target="mlx:*",
         reason="MLX takes no convolution of groups in three dimensions or without a batch, and "
         "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "
@@ -36,7 +37,12 @@ MLX: list[Limitation] = [
     ),
     *(
         Limitation(
-            target="mlx:*", case=of(cases), reason=reason, link=_MLX_OPS, stage="run", error=error
+            target="mlx:*",
+            case=sample_globs(cases),
+            reason=reason,
+            link=_MLX_OPS,
+            stage="run",
+            error=error,
         )
         for cases, error, reason in [
             ("amin 2; argmax 2; argmin 1 3; sum 0", "Invalid axis", _AXES),

@@ -1,4 +1,4 @@
-"""How limitations of torch's samples name their cases."""
+"""Helpers that name the cases of limitations of OpInfo samples."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from suites.ops.limitations import LIMITATIONS as OPS
 SCALES = "The delegate derives the scale from the sizes, and does not look at scale_factor. "
 
 
-def of(table: str) -> str:
-    """Globs over cases, from operators that are separated by semicolons.
+def sample_globs(table: str) -> str:
+    """Globs over cases, from operators separated by semicolons.
 
-    Behind each stand the numbers of its samples in float32, other dtypes, or ``*`` for all.
+    Each operator is followed by numbers of its float32 samples, other dtypes, or ``*`` for all.
     """
     rows = (row.split() for row in table.split(";"))
     return "|".join(
@@ -26,6 +26,6 @@ def _name(sample: str) -> str:
     return f"float32_{sample}" if sample.isdigit() else f"{sample}_*"
 
 
-def as_ours(target: str, case: str, table: str) -> Limitation:
-    """What is known of a case of ``suites/ops``, of samples."""
-    return copy_limitation(OPS, target, case, of(table))
+def ops_limitation(target: str, case: str, table: str) -> Limitation:
+    """Copy the limitation of a case of ``suites/ops`` to samples."""
+    return copy_limitation(OPS, target, case, sample_globs(table))

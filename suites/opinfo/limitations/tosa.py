@@ -5,40 +5,40 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness import Limitation, Status
-from suites.opinfo.limitations.tables import SCALES, as_ours, of
+from suites.opinfo.limitations.tables import SCALES, ops_limitation, sample_globs
 
 _ARM = "https://github.com/pytorch/executorch/tree/v1.5.1/backends/arm"
 
 TOSA: list[Limitation] = [
-    as_ours("tosa:fp", "amax/all",
+    ops_limitation("tosa:fp", "amax/all",
              "amax 0 1; amin 0 1; mean 0 2 3; sum 2 3; unbind 3"),
-    as_ours("tosa:fp", "any/fp32_keepdim", "any *"),
+    ops_limitation("tosa:fp", "any/fp32_keepdim", "any *"),
     replace(
-        as_ours("tosa:fp", "convolution/2d_weight_is_input",
+        ops_limitation("tosa:fp", "convolution/2d_weight_is_input",
                  "conv1d *; conv2d *; conv3d *; conv_transpose2d 0 1; linear 0 1 3"),
         error="unsupported param type",
     ),
-    as_ours("tosa:fp", "logical_and/fp32", "logical_and *"),
-    as_ours("tosa:fp", "logical_not/fp32", "logical_not 1 2"),
+    ops_limitation("tosa:fp", "logical_and/fp32", "logical_and *"),
+    ops_limitation("tosa:fp", "logical_not/fp32", "logical_not 1 2"),
     *(
-        replace(as_ours("tosa:fp", "logical_and/fp32", f"{operator} 1 2 3"),
+        replace(ops_limitation("tosa:fp", "logical_and/fp32", f"{operator} 1 2 3"),
                 error=f"Unsupported dtype torch.float32 for {operator.upper()}")
         for operator in ("logical_or", "logical_xor")
     ),
-    as_ours("tosa:fp", "repeat/zero_times", "repeat 2"),
-    as_ours("tosa:fp", "slice_copy/to_empty", "split_with_sizes 0"),
-    as_ours("tosa:fp", "fill/from_tensor", "slice_scatter 0 2"),
-    as_ours("tosa:fp", "fill/number", "fill 0 1; full_like 0 3"),
-    as_ours("tosa:fp", "asin/2d", "asin *; acos 1 2"),
-    as_ours("tosa:fp", "atan/2d", "atan *"),
-    as_ours("tosa:fp", "atanh/near_zero", "atanh *"),
-    as_ours("tosa:fp", "log1p/3d", "log1p *"),
-    as_ours("tosa:fp", "expm1/3d", "expm1 *; celu 1"),
-    as_ours("tosa:fp", "convolution/transposed_3d", "conv_transpose3d *"),
+    ops_limitation("tosa:fp", "repeat/zero_times", "repeat 2"),
+    ops_limitation("tosa:fp", "slice_copy/to_empty", "split_with_sizes 0"),
+    ops_limitation("tosa:fp", "fill/from_tensor", "slice_scatter 0 2"),
+    ops_limitation("tosa:fp", "fill/number", "fill 0 1; full_like 0 3"),
+    ops_limitation("tosa:fp", "asin/2d", "asin *; acos 1 2"),
+    ops_limitation("tosa:fp", "atan/2d", "atan *"),
+    ops_limitation("tosa:fp", "atanh/near_zero", "atanh *"),
+    ops_limitation("tosa:fp", "log1p/3d", "log1p *"),
+    ops_limitation("tosa:fp", "expm1/3d", "expm1 *; celu 1"),
+    ops_limitation("tosa:fp", "convolution/transposed_3d", "conv_transpose3d *"),
     *(
         Limitation(
             target="tosa:fp",
-            case=of(cases),
+            case=sample_globs(cases),
             reason=reason,
             link=_ARM,
             stage=stage,

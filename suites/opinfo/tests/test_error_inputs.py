@@ -1,4 +1,4 @@
-"""What an operator of torch refuses is refused on the way to a program, or by it: not computed."""
+"""Inputs that a torch operator refuses are refused while lowering or by the program."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from harness.pipeline.route import lower
 from suites.opinfo.sampling import REFUSALS, entries, program
 
 _SHARES = 8
-"""How many tests the operators are divided into. Their names take torch's database, and seconds,
-which collecting the suites would pay for."""
+"""Number of tests among which the operators are divided. Tests named after operators would need
+torch's database, and seconds, at collection."""
 
 
 @functools.cache
@@ -27,10 +27,10 @@ def _with_errors() -> list[str]:
 
 
 def _refused(info: Any) -> Iterator[tuple[torch.nn.Module, Inputs]]:
-    """Programs that eager refuses, of what torch says it does; some it refuses on GPUs only."""
+    """Programs of error inputs that eager refuses; some are refused on GPUs only."""
     for error in info.error_inputs("cpu"):
         module, inputs = program(info, error.sample_input, strided=False)
-        with warnings.catch_warnings():  # what it warns of is an error in tests, and no refusal
+        with warnings.catch_warnings():  # tests turn warnings into errors, which are not refusals
             warnings.simplefilter("ignore")
             try:
                 module(*inputs)
@@ -80,7 +80,7 @@ INDEXED: dict[str, tuple[Callable[..., torch.Tensor], Inputs]] = {
 @pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_program_refuses_an_index_that_is_out_of_bounds(name: str, target: str) -> None:
-    """Which shows when the program runs, and not before."""
+    """The program refuses the index when it runs, not earlier."""
     op, (x, at, *rest) = INDEXED[name]
     tester = Tester(Case.from_module(name, Indexed(op), (x, at, *rest)), target)
     lower(tester)

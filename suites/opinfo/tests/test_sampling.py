@@ -1,4 +1,4 @@
-"""Torch's samples become programs that compute what torch's operator does."""
+"""OpInfo samples become programs that compute the same values as torch's operator."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 
 from suites.opinfo import choose
 from suites.opinfo.operators import CASES
-from suites.opinfo.sampling import DTYPES, LEFT_OUT, Pick, core_operators, entries, program, samples
+from suites.opinfo.sampling import DTYPES, EXCLUDED, Pick, core_operators, entries, program, samples
 
 
 def sample(*inputs: Any, **options: Any) -> Any:
-    """One of torch's database, whose import takes seconds that collecting would pay for."""
+    """Make a SampleInput; imported here because the import takes seconds."""
     from torch.testing._internal.opinfo.core import SampleInput
 
     return SampleInput(*inputs, **options)
@@ -28,7 +28,7 @@ def test_every_entry_of_the_core_set_is_a_case_or_left_out() -> None:
     assert {"add", "nn.functional.conv2d", "softmax", "scatter_reduce/mean"} <= named
     for name in set(entries()) - named:
         assert not list(choose._usable(entries()[name], "float32")), name
-    assert not named & set(LEFT_OUT)
+    assert not named & set(EXCLUDED)
     assert {"add", "convolution", "index_put"} <= core_operators()
 
 
@@ -47,7 +47,7 @@ def test_no_generator_of_torch_outlives_its_build() -> None:
     gc.disable()  # it would end them, amid a trace for example
     try:
         Pick("flip", "float32", 0, False).build()
-        # Not isinstance: it asks what a dead weak reference stood for.
+        # Not isinstance, which dereferences dead weak references.
         left = [item for item in gc.get_objects() if type(item) is GeneratorType]
     finally:
         gc.enable()
@@ -98,8 +98,8 @@ def test_a_sample_that_torch_does_not_have_is_named() -> None:
 
 @pytest.mark.nightly
 def test_samples_are_those_of_the_installed_torch() -> None:
-    found = choose.chosen()
-    assert choose._differing(json.loads(choose.CHOSEN.read_text(encoding="utf-8")), found) == []
+    found = choose.choose_samples()
+    assert choose._find_changed(json.loads(choose.CHOSEN.read_text(encoding="utf-8")), found) == []
 
 
 def test_entries_yield_nothing_for_a_dtype_they_lack() -> None:

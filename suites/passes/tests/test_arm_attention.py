@@ -1,4 +1,4 @@
-"""Arm's decomposition of attention, which runs before the edge dialect takes it apart."""
+"""Arm's decomposition of attention, which runs before the edge dialect decomposes it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_attention_taken_apart_is_what_it_was(name: str) -> None:
     bound = compute_reference(Function(function), [inputs], Precision(), 0).bound
     found = check_properties(PassCheck(rewriting, [inputs], [KNOWN], {}, bounds=lambda: bound))
     broken = {one.name: one.detail for one in found if one.holds is False}
-    # Nodes without a trace; and what it returns lies in memory otherwise, which ATen leaves open.
+    # Its nodes have no stack trace, and its outputs have other strides, which ATen permits.
     assert broken.keys() == {"stack traces", "outputs"}, broken
     assert broken["outputs"].startswith("output 0 of call 0 has dim order"), broken
     (before,), (after,) = (observe(each, [inputs]).outputs[0] for each in

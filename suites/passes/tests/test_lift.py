@@ -1,4 +1,4 @@
-"""What ``+lift`` makes a constant of, and what it leaves."""
+"""Numbers that ``+lift`` turns into constants, and numbers that it keeps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from suites.passes.lift import CASES
 
 PLAIN, LIFTED = "xnnpack:fp32", "xnnpack:fp32+lift"
 
-# mul.Scalar that is left with the pass; all others have none.
+# Number of mul.Scalar that remain with the pass; all other cases have none.
 LEFT = {
     "lift/bfloat16": 2,  # 0.1 is another number there
-    "lift/conditional": 2,  # those of the branches
+    "lift/conditional": 2,  # both are in the branches
     # XNNPACK's pattern takes the scale from them.
     "lift/attention": 2,
     "lift/attention_spelled": 2,
@@ -32,7 +32,7 @@ def _lowered(case: Case, target: str) -> Tester:
 
 
 def _scaling(tester: Tester) -> int:
-    """How many ``mul.Scalar`` a program has outside of delegates, branches included."""
+    """Number of ``mul.Scalar`` nodes of a program outside of delegates, including branches."""
     return sum(
         str(node.target).count("aten.mul.Scalar")
         for module in tester.lowered.exported_program().graph_module.modules()
@@ -60,8 +60,8 @@ def test_each_number_is_one_constant() -> None:
 
 @pytest.mark.parametrize("kept_in", ["bytes", "file"])
 def test_a_constant_is_handed_to_the_delegate(kept_in: str, tmp_path: Path) -> None:
-    """XNNPACK reads what it does not pack at each call, and the bytes of a payload that came from a
-    file are freed once it is loaded: executorch 1.4.0 dies of a constant in there."""
+    """XNNPACK reads constants that it does not pack at each call. Payload bytes from a file are
+    freed after loading: executorch 1.4.0 crashes on a constant in them."""
     case = next(case for case in CASES if case.name == "lift/float")
     tester = _lowered(case, LIFTED).to_executorch().serialize()
     graph = tester.lowered.exported_program().graph

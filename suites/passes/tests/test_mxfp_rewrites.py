@@ -1,7 +1,6 @@
-"""Arm's rewrites of layers in MX formats into TOSA's block-scaled operators keep what they mean.
+"""Arm's rewrites of MX layers into TOSA's block-scaled operators keep the computed values.
 
-In the delegate these are the last operators that the payload has; here both sides are computed with
-our own encoders, so that what the rewrite changes is all that can differ.
+The test computes both sides with our own encoders, so that only the rewrite can differ.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ STORED = {"f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
 
 
 def rewrite(program: ExportedProgram) -> ExportedProgram:
-    """Both of Arm's passes, which ask which specification they lower to."""
+    """Run both of Arm's passes, which need the TOSA specification."""
     with TosaLoweringContext(SPECIFICATION):
         for rewriting in REWRITES:
             program = _transform(program, rewriting(program))
@@ -40,7 +39,7 @@ def rewrite(program: ExportedProgram) -> ExportedProgram:
 
 
 def wrong(program: ExportedProgram) -> ExportedProgram:
-    """The same, which forgets the last block of each weight."""
+    """Run the passes and drop the last block of each weight."""
     program = rewrite(program)
     for name, value in program.state_dict.items():
         if value.dtype == torch.float8_e8m0fnu:
@@ -51,7 +50,7 @@ def wrong(program: ExportedProgram) -> ExportedProgram:
 
 
 def meant(operator: Any) -> Callable[..., torch.Tensor]:
-    """What a layer's operator computes, in float64 from our encoders' blocks."""
+    """Return a function that computes a layer's operator in float64 from our encoders' blocks."""
 
     def compute(*args: Any, **kwargs: Any) -> torch.Tensor:
         product = make_mxfp_semantics().parse_mx_product(operator, args, kwargs)

@@ -1,5 +1,5 @@
-"""A pass that changes a program's meaning shows in what every backend executes, whichever way the
-pass was given."""
+"""A pass that changes a program's values changes the outputs of every backend, however the pass is
+given."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TARGETS = ["portable:fp32", "xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp"]
         (target, path)
         for target in TARGETS
         for path in PATHS
-        # MLX's partitioner refuses what to_edge() has decomposed.
+        # MLX's partitioner refuses operators that to_edge() decomposed.
         if not (target == "mlx:fp32" and path in ("transform", "to_edge"))
     ],
 )

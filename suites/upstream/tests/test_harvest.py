@@ -1,4 +1,4 @@
-"""What upstream tests is a case here, and stays one with another release."""
+"""Every program of upstream's tests is a case, in any release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from executorch.backends.test.suite import operators
 
-from suites.upstream.harvest import SKIPPED, Harvested, cases_of, harvest, parametrized
+from suites.upstream.harvest import SKIPPED, UpstreamTest, harvest, iterate_parameters, make_cases
 from suites.upstream.operators import CASES
 
 
@@ -29,7 +29,7 @@ def test_every_test_of_upstream_gives_a_case() -> None:
     found = {f"{each.operator}/{each.name}" for each in harvest()}
     assert found == written()
     assert len(found) > 400
-    assert all(cases_of(each) for each in harvest())
+    assert all(make_cases(each) for each in harvest())
 
 
 def test_names_are_unique() -> None:
@@ -61,12 +61,12 @@ def test_collecting_leaves_the_generators_as_they_were() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
-    assert [case for each in harvest() if each.operator == "add" for case in cases_of(each)]
+    assert [case for each in harvest() if each.operator == "add" for case in make_cases(each)]
     assert torch.equal(torch.rand(3), expected)
 
 
 class Runs:
-    """Counts the programs that a test went through."""
+    """Counts the programs that a test makes."""
 
     made = 0
 
@@ -80,8 +80,8 @@ class Runs:
 
 def test_building_a_program_stops_behind_it() -> None:
     runs = Runs()
-    each = Harvested("op", "test_op_sizes", (), runs.test, {"dtype": torch.float32})
-    made = cases_of(each)
+    each = UpstreamTest("op", "test_op_sizes", (), runs.test, {"dtype": torch.float32})
+    made = make_cases(each)
     assert [case.name for case in made] == [f"upstream/op/sizes_{n}" for n in range(3)]
     assert [case.dynamic_shapes for case in made] == [({0: size},) for size in (2, 3, 4)]
     runs.made = 0
@@ -95,7 +95,7 @@ def test_parameters_of_a_mark_are_gone_through() -> None:
     def test_op(runner: SimpleNamespace, dtype: torch.dtype, size: int) -> None:
         raise NotImplementedError
 
-    assert [(words, set(given)) for words, given in parametrized(test_op)] == [
+    assert [(words, set(given)) for words, given in iterate_parameters(test_op)] == [
         (["float16"], {"dtype", "size"}),
         (["float32"], {"dtype", "size"}),
     ]
