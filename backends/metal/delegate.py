@@ -14,7 +14,7 @@ from backends.metal.generation import generated
 from backends.metal.generation.generated import Generated
 from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
-from backends.metal.machine.metadata import checking
+from backends.metal.machine.metadata import make_check
 from backends.metal.provenance import find_node
 from harness import (
     Defect,
@@ -106,7 +106,7 @@ def make_machine(code: Generated, *, checked: bool = True) -> Machine:
         code.tensors(),
         mutated={constant.spec.name for constant in code.constants if constant.mutated},
         checked=checked,
-        check=checking(contract.Checker(), report),
+        check=make_check(contract.Checker(), report),
         fallbacks=IMPLEMENTATIONS,
         substitute=substitute,
     )

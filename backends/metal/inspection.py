@@ -12,7 +12,7 @@ import torch
 from backends.metal import contract
 from backends.metal.contract.rule import DELEGATE
 from backends.metal.cpp.wrapper import Wrapper
-from backends.metal.cpp.wrapper_text import lines
+from backends.metal.cpp.wrapper_text import list_wrapper
 from backends.metal.delegate import read_code
 from backends.metal.fallbacks import IMPLEMENTATIONS, substitute
 from backends.metal.generation.generated import Generated
@@ -20,7 +20,7 @@ from backends.metal.host.errors import SourceError
 from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
-from backends.metal.machine.metadata import bound
+from backends.metal.machine.metadata import convert_call
 from harness import (
     DelegateHandle,
     DelegatePayload,
@@ -68,7 +68,7 @@ class Inspected:
         key = (call.line, call.name, "" if call.line else call.source)
         row = self.checked.setdefault(key, Checked(call))
         row.times += 1
-        found = [str(violation) for violation in checker.check(bound(call))]
+        found = [str(violation) for violation in checker.check(convert_call(call))]
         row.violations += [text for text in found if text not in row.violations]
         return bool(found)
 
@@ -150,7 +150,7 @@ def list_code(code: Generated) -> Iterator[str]:
     Raises:
         ProgramError: the wrapper cannot be parsed.
     """
-    yield from lines(Wrapper.parse(code.wrapper))
+    yield from list_wrapper(Wrapper.parse(code.wrapper))
     for library, source in code.kernels.items():
         yield f"source of {library}"
         for line in strip_headers(source).splitlines():

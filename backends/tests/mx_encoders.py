@@ -49,7 +49,7 @@ _TOSA = {E2M1: "FP4E2M1", E2M3: "FP6E2M3", E3M2: "FP6E3M2", E4M3: "FP8E4M3", E5M
 def torchao(blocks: Array, element: Element, mode: str) -> tuple[Array, Array]:
     """``to_mx`` in a ``ScaleCalculationMode``; E2M1 is packed, the others are one code a byte."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torchao's own, when it is imported
+        warnings.simplefilter("ignore")  # torchao warns when it is imported
         from torchao.prototype.mx_formats.config import ScaleCalculationMode
         from torchao.prototype.mx_formats.mx_tensor import to_mx
     scales, codes = to_mx(

@@ -1,4 +1,4 @@
-"""What every backend must do; a new backend gets these tests by being registered."""
+"""Requirements on every backend; a registered backend gets these tests automatically."""
 
 from __future__ import annotations
 

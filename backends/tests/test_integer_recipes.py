@@ -1,4 +1,4 @@
-"""The integer recipes: what they quantize, what they refuse, and that a wrong program is caught."""
+"""Integer recipes quantize and reject the right operators, and catch wrong programs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_kept_patterns_are_those_that_upstream_traces() -> None:
                 assert found.code == upstream.code
                 found.graph.erase_node(found.graph.output_node())  # as matching edits it
             code.add(upstream.code)
-    assert len(code) == 4, "what a pattern closes over tells it from the others"
+    assert len(code) == 4, "the closure distinguishes a pattern from the others"
 
 
 class Layer(torch.nn.Module):
@@ -151,7 +151,7 @@ def weight_scale(graph: torch.fx.GraphModule, edit: Callable[[Any], Any]) -> Non
 
 def off_by_a_128th(graph: torch.fx.GraphModule) -> None:
     weight_scale(graph, lambda scale: scale * (1 + 1 / 128))
-    # Arm's bias is in the accumulator's unit: in its own it stays what it was.
+    # Arm's bias is in the accumulator's unit; a scale of its own would not change it.
     for bias in nodes(graph, "dequantize_per_channel")[1:]:
         codes: torch.Tensor = getattr(graph, str(bias.args[0].target))
         codes.copy_(codes / (1 + 1 / 128))
@@ -188,7 +188,7 @@ def run(
     edit: Callable[[torch.fx.GraphModule], None] = lambda graph: None,
     given: Callable[[torch.Tensor, float], torch.Tensor] | None = None,
 ) -> Verdict:
-    """Execute an edited program, or on edited inputs; judge by the graph as it was."""
+    """Execute an edited program or edited inputs; compare with the unedited graph."""
     tester = honest(target)
     graph = copy.deepcopy(tester.quantized)
     edit(graph)
@@ -230,7 +230,7 @@ def test_a_missing_relu_is_caught(target: str) -> None:
     assert not run(target, no_relu).passed
 
 
-# What the program is given is decoded by it with a zero point that is off, or was rounded so.
+# Inputs are decoded with a wrong zero point, or were quantized with one.
 @pytest.mark.parametrize(
     "given",
     [
@@ -258,7 +258,7 @@ def test_the_honest_twin_stays_green(target: str) -> None:
 def test_a_variance_that_arms_passes_rewrite_is_compared_with_the_module(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The fault: whether the dimension is kept is taken from whether the variance is unbiased."""
+    """Plant a fault: ``keepdim`` takes the value of ``unbiased``."""
     case = op(
         "var/kept_dimension",
         lambda x: torch.ops.aten.var.dim(x, [1], False, True),

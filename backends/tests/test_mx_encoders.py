@@ -41,21 +41,21 @@ def reference(blocks: Array, element: Element, rule: ScaleRule) -> tuple[Array, 
     return made.codes.numpy(), made.scales.flatten().numpy()
 
 
-# What the entries are about: masks of blocks, (count,).
+# Conditions of the entries: masks of blocks, (count,).
 
 
 def infinite(blocks: Array, element: Element, rule: ScaleRule) -> Array:
-    """There is an infinity, and no NaN."""
+    """Select blocks with an infinity and no NaN."""
     return numpy.isinf(blocks).any(1) & ~numpy.isnan(blocks).any(1)
 
 
 def not_finite(blocks: Array, element: Element, rule: ScaleRule) -> Array:
-    """There is an infinity or a NaN."""
+    """Select blocks with an infinity or a NaN."""
     return ~numpy.isfinite(blocks).all(1)
 
 
 def all_zero(blocks: Array, element: Element, rule: ScaleRule) -> Array:
-    """Nothing but zeros."""
+    """Select blocks of zeros."""
     return (blocks == 0).all(1)
 
 
@@ -82,13 +82,13 @@ def rounded_logarithm(blocks: Array, element: Element, rule: ScaleRule) -> Array
 
 @dataclass(frozen=True)
 class Gap:
-    """What an encoder makes of a block against the specification.
+    """A difference between an encoder and the specification for some blocks.
 
     Attributes:
-        name: what the difference is.
+        name: description of the difference.
         encoder: gives the wrong bits.
         element: the element format.
-        rule: of the specification, or of what the encoder says it does.
+        rule: the rule of the specification or of the encoder's documentation.
         values: the first elements of the block; zeros follow.
         scale: the encoder's, wrong or not.
         codes: the encoder's, of ``values``.
@@ -294,7 +294,7 @@ def test_a_known_difference_is_still_there(gap: Gap) -> None:
     assert found == (gap.scale, *gap.codes), f"upstream changed: {gap.cause}"
     right_codes, right_scales = reference(block, gap.element, gap.rule)
     right = int(right_scales[0]), *right_codes[0, : len(gap.values)].tolist()
-    assert found != right, "no difference: delete the entry and what it leaves out"
+    assert found != right, "no difference: delete the entry and its exclusion"
 
 
 @pytest.mark.parametrize("element", [E4M3, E2M1], ids=lambda e: e.name)
@@ -329,7 +329,7 @@ def agree(
 
 
 every_element = pytest.mark.parametrize("element", ELEMENTS.values(), ids=lambda e: e.name)
-# The failing block is shown; to shrink the others beside it would take minutes.
+# The test prints the failing block; shrinking the other blocks would take minutes.
 many = settings(
     deadline=None,
     max_examples=40,

@@ -1,4 +1,4 @@
-"""Faults of an MX implementation, planted in what is executed, turn every MX target red.
+"""Faults of an MX implementation, planted in the executed program, turn every MX target red.
 
 A program is lowered once a target. Faults of weights and bias are planted in the bytes of the
 serialized program, faults of the encoding of an activation in the call of the reference model; both
@@ -51,8 +51,11 @@ ROWS, COLUMNS = 16, 64
 
 
 def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """Neighbouring blocks have different scales. The greatest magnitudes of the input's are powers
-    of two, in every format a number: what is encoded is encoded again as it is."""
+    """Neighbouring blocks have different scales.
+
+    The greatest magnitudes of the input's blocks are powers of two, which every format represents,
+    so encoding an encoded block again does not change it.
+    """
     layer, x = torch.nn.Linear(COLUMNS, ROWS), torch.randn(5, COLUMNS).clamp(-3.9, 3.9)
     with torch.no_grad():
         layer.weight[:, COLUMNS // 2 :] *= 5
@@ -62,7 +65,7 @@ def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def misread(element: Element, codes: Array) -> Array:
-    """The values of codes that are taken for those of another format of that width."""
+    """Decode codes as another format of the same width."""
     if element is E2M1:  # the only one of its width: taken for sign and integer
         return numpy.where(codes & 8, -1.0, 1.0) * (codes & 7)
     other = {E2M3: E3M2, E3M2: E2M3, E4M3: E5M2, E5M2: E4M3}[element]
@@ -71,7 +74,7 @@ def misread(element: Element, codes: Array) -> Array:
 
 @dataclass
 class Lowered:
-    """A program and what of its bytes are the weight and the bias.
+    """A program, and the positions of weight and bias in its bytes.
 
     Attributes:
         tester: has run.
@@ -118,7 +121,7 @@ class Lowered:
 
     @property
     def powers(self) -> Array:
-        """What the scales stand for, one an element."""
+        """Return the decoded scales, one an element."""
         codes = torch.from_numpy(self.scales.copy())
         values = decode_scales(codes) if self.block == 32 else E4M3.table[codes.long()]
         return numpy.repeat(values.numpy(), self.block, 1)
@@ -241,7 +244,7 @@ def test_a_fault_in_weight_or_bias_is_red(target: str, fault: Callable[[Lowered]
     assert not program.run(fault(program))
 
 
-# What CAST_TO_BLOCK_SCALED would hand on if it were wrong, as an input that it encodes exactly.
+# Outputs of a wrong CAST_TO_BLOCK_SCALED, given as inputs that it encodes exactly.
 
 
 def cast_one_exponent(x: torch.Tensor, element: Element) -> torch.Tensor:
@@ -308,7 +311,7 @@ def test_a_fault_in_the_cast_is_red(
 def test_an_honest_cast_of_what_is_encoded_is_green(
     target: str, planted: Callable[..., None]
 ) -> None:
-    """So the faults above are seen for themselves, and not for being encoded twice."""
+    """The faults above fail because of the fault, not because inputs are encoded twice."""
     program = lowered(target)
     planted(lambda x: encode(x, TOSA[target], RULE).values())
     assert program.run()

@@ -1,4 +1,4 @@
-"""Operators in MX formats: what the oracle takes them for, and how far a backend may be off."""
+"""Operators in MX formats: their oracle and their bound."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Around(torch.nn.Module):
 
 
 def weight_of(layer: torch.nn.Module, element: Element) -> torch.Tensor:
-    """Decoded by torchao, which is a witness here: float64, blocks along the last axis."""
+    """Decode with torchao, independently of our code: float64, blocks along the last axis."""
     from torchao.prototype.mx_formats.mx_tensor import to_dtype
 
     data, scale = layer.get_buffer("weight_qdata"), layer.get_buffer("weight_scale")
@@ -74,7 +74,7 @@ def test_a_linear_layer_multiplies_decoded_blocks(element: Element, dtype: torch
     torch.testing.assert_close(found.oracle[0][0], truth, rtol=1e-14, atol=1e-14)
     assert found.eager[0][0].dtype == dtype
     if dtype == torch.float32:
-        # In bfloat16 an amax of L · 2^k is no rare thing, and eager's scale is another one there.
+        # In bfloat16 an amax of L · 2^k is common, and eager's scale differs there.
         error = (found.eager[0][0].double() - truth).abs()
         assert (error <= found.bound[0][0]).all()
 

@@ -104,7 +104,7 @@ def test_conversion_reaches_every_layer_that_fits() -> None:
 
 
 def test_upstream_leaves_layers_in_float_without_a_word() -> None:
-    # Why the conversion walks the module itself. Mended upstream, it could go.
+    # Because of this the conversion walks the module itself, until upstream fixes it.
     from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 
     alone = torch.nn.Linear(64, 64)
@@ -313,7 +313,7 @@ def test_a_product_of_two_casts_is_refused() -> None:
 
 
 class Idle(torch.nn.Module):
-    """A layer of constants, and one at work whose second result nobody reads: as in detectors."""
+    """A layer of constants, and a layer whose second result is unused, as in detectors."""
 
     def __init__(self) -> None:
         super().__init__()

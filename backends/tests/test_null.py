@@ -1,5 +1,7 @@
-"""The harness judges itself: eager behind the full pipeline always passes, and a wrong output
-never does, on every case of the operator suite."""
+"""The harness is tested on itself, on every case of the operator suite.
+
+Eager execution behind the full pipeline always passes, and a wrong output never passes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from harness.session.discovery import load_suites
 
 OPS = Path(__file__).parents[2] / "suites" / "ops"
 NULL = Target("null", "eager")
-# What the export flow itself cannot lower is a limitation of null too.
+# A case that the export flow cannot lower is a limitation of null too.
 CASES = [
     case
     for suite in load_suites(OPS)
@@ -30,7 +32,7 @@ def test_hardly_any_case_is_left_out() -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [  # all of them at night
+    [  # the nightly run has all of them
         pytest.param(case, id=case.name, marks=[pytest.mark.nightly] if number % 4 else [])
         for number, case in enumerate(CASES)
     ],

@@ -1,4 +1,4 @@
-"""What each backend's partitioner says of the nodes that it leaves over is on record."""
+"""Cells record the reasons of each backend's partitioner for its fallback nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case's tags say of its inputs is what its inputs are."""
+"""A case's tags describe its inputs correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOSA payloads that our lowering did not write: the reference model may die of them, we not."""
+"""TOSA payloads from other sources may crash the reference model, but not the harness."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def changed(payload: bytes, count: int) -> Iterator[bytes]:
 
 
 def run(data: bytes) -> str:
-    """What came of a call: empty when it returned."""
+    """Return the error of a call; empty if it returned."""
     try:
         load(DelegatePayload("TOSABackend", data, {}, {}))([torch.zeros(2, 4), torch.zeros(2, 3)])
     except ProgramError as error:
@@ -91,7 +91,7 @@ def test_a_rejected_graph_does_not_start_a_debugger(
     rejected = [data for data in changed(payload, 40) if "Invalid TOSA graph" in run(data)]
     assert len(rejected) >= 5
     assert not started.exists()
-    # Without the variable it is: what is asserted above could be otherwise.
+    # Without the variable it is, so the assertion above can fail.
     monkeypatch.delenv("TOSA_MODEL_NO_BACKTRACE", raising=False)
     monkeypatch.setattr(CHILD, "_environment", {})
     CHILD.close()

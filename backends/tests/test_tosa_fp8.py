@@ -42,7 +42,7 @@ class Cast(torch.nn.Module):
 
 @contextmanager
 def reported() -> Iterator[list[str]]:
-    """What the partitioner logs; its table of rejected nodes with the reasons."""
+    """Collect the partitioner's log with its table of rejected nodes and reasons."""
     lines: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
@@ -92,7 +92,7 @@ def test_a_cast_to_8_bits_needs_its_extension(dtype: torch.dtype, specification:
     legal = EXTENSION[dtype] in specification
     assert tester.delegation.delegates == legal
     assert legal == (str(dtype) not in report), report
-    if legal:  # the portable kernel of the cast knows no 8-bit floats
+    if legal:  # the portable kernel of the cast does not support 8-bit floats
         tester.to_executorch().serialize().run().compare()
         assert tester.verdict.passed, tester.verdict.problem
 

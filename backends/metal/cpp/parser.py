@@ -63,18 +63,18 @@ _NUMBER = re.compile(
 
 
 def parse_function(source: CppSource, name: str, at: int) -> CppFunction:
-    """The function whose parameter list opens at ``at``.
+    """Parse the function whose parameter list opens at ``at``.
 
     Raises:
-        UnknownStatement: it holds C++ that is not understood.
+        UnknownStatement: the function contains unsupported C++.
     """
-    # Functions alone: before its macros are expanded, the rest of a wrapper is no C++.
+    # Parse only the function: outside of functions a wrapper has macros, which are not C++.
     text = source.text[at : _end(source, at)]
     return _Reader(source, source.line(at)).function(name, text)
 
 
 def _end(source: CppSource, at: int) -> int:
-    # Inductor closes a function at the start of a line, and nothing else.
+    # In Inductor's code, only the brace that closes a function starts a line.
     end = source.text.find("\n}", at)
     opened = source.text.find("{", at)
     # An empty body stays on the line of its signature.
@@ -96,12 +96,12 @@ def _parts(node: Node) -> list[Node]:
 
 
 def _plain(node: Node) -> list[Node]:
-    """Parts without what values do not depend on."""
+    """Return a node's parts without qualifiers, which do not affect values."""
     return [part for part in _parts(node) if part.type not in _QUALIFIERS]
 
 
 def _taken_apart(node: Node) -> tuple[list[str], list[Node]]:
-    """What a node is and is made of, to be matched as a whole, and its parts."""
+    """Return the types of a node and its parts, for pattern matching, and the parts."""
     parts = node.children
     types = [node.type, *(part.type for part in parts)]
     if "comment" in types:
@@ -110,7 +110,7 @@ def _taken_apart(node: Node) -> tuple[list[str], list[Node]]:
 
 
 def _listed(node: Node) -> list[Node]:
-    """What stands between brackets and commas."""
+    """Return the items of a list, without brackets and commas."""
     return [part for part in node.children if part.type not in _BETWEEN][1:-1]
 
 
@@ -119,22 +119,25 @@ def _text(node: Node) -> str:
 
 
 def _broken(node: Node) -> Iterator[Node]:
-    """The smallest nodes that the parser could not read, or made up."""
+    """Yield the smallest nodes that the parser could not read or inserted itself."""
     inner = [found for part in node.children if part.has_error for found in _broken(part)]
     if inner or node.is_error or node.is_missing:
         yield from inner or [node]
 
 
 class _Misread(Exception):
-    """Without declarations ``(a) + b`` looks like a cast of ``+b``, ``a < b && c > (d)`` like a
-    call of the template ``a``: in parentheses of its own, ``a`` is neither type nor template."""
+    """The parser takes a variable for a type or a template.
+
+    Without declarations, ``(a) + b`` looks like a cast of ``+b``, and ``a < b && c > (d)`` like a
+    call of the template ``a``. Parentheses around ``a`` avoid both.
+    """
 
     def __init__(self, node: Node) -> None:
         self.node = node
 
 
 class _Reader:
-    """Reads C++ whose first line is a certain one of the source."""
+    """Reads C++ that begins at a given line of the source."""
 
     def __init__(self, source: CppSource, first: int) -> None:
         self.source = source
@@ -149,7 +152,7 @@ class _Reader:
         return UnknownStatement(message, line, self.source.quote(line))
 
     def function(self, name: str, text: str) -> CppFunction:
-        """A function from its parameter list on."""
+        """Parse a function, starting at its parameter list."""
         code = f"void f{text}".encode()
         while True:
             root = _parser().parse(code).root_node
@@ -172,7 +175,7 @@ class _Reader:
         return tuple(self.declared(part) for part in _listed(node))
 
     def declared(self, node: Node) -> str:
-        """The name that a parameter or declarator is about."""
+        """Return the name that a parameter or declarator declares."""
         parts = _plain(node)
         match [node.type, *(part.type for part in parts)]:
             case ["parameter_declaration", _, _]:
@@ -186,13 +189,13 @@ class _Reader:
         raise self.error(node)
 
     def only(self, node: Node, parts: Sequence[Node]) -> Node:
-        """The one part that a node has."""
+        """Return the only part of a node."""
         if len(parts) != 1:
             raise self.error(node)
         return parts[0]
 
     def body(self, node: Node) -> tuple[Statement, ...]:
-        """A block, or one statement."""
+        """Parse a block or one statement."""
         parts = _listed(node) if node.type == "compound_statement" else [node]
         return tuple(self.statement(part) for part in parts if _text(part) != ";")
 
@@ -245,7 +248,7 @@ class _Reader:
         return Declare(type_name, self.declared(parts[0]), value, line)
 
     def misread(self, node: Node) -> tuple[Expression, ...]:
-        """What ``type name(value)`` is given: it looks like a function that takes a ``value``."""
+        """Return the arguments of ``type name(value)``, which looks like a function declaration."""
         text = f"() {{ f{_text(node)}; }}"
         match _Reader(self.source, self.line(node)).function("", text).body:
             case [Do(CallOf(_, given))] if given:
@@ -253,7 +256,7 @@ class _Reader:
         raise self.error(node)
 
     def made(self, type_name: str, given: tuple[Expression, ...]) -> Expression:
-        """A value of a type, from these."""
+        """Construct a value of a type from arguments."""
         if type_name in _SCALARS and len(given) == 1:
             return Cast(type_name, given[0])
         return CallOf(Name(type_name), given)
@@ -332,7 +335,7 @@ class _Reader:
         return Literal(int(match[1], 0) if match[1] else float(match[2]))
 
     def string(self, node: Node) -> str:
-        """The text between the quotes; escapes stay as they are written."""
+        """Return the text between the quotes, with escapes as written."""
         types, parts = _taken_apart(node)
         match types:
             case ["concatenated_string", *_]:
@@ -344,14 +347,14 @@ class _Reader:
         raise self.error(node)
 
     def type(self, node: Node) -> str:
-        """The type in a cast, without qualifiers."""
+        """Return the type in a cast, without qualifiers."""
         kind, *marks = _plain(node)
         if any(mark.type not in _MARKS for mark in marks):
             raise self.error(node)
         return self.name(kind) + "".join(map(_text, marks))
 
     def name(self, node: Node, scope: str = "") -> str:
-        """A name with its qualifiers; template arguments are dropped."""
+        """Return a name with its qualifiers, without template arguments."""
         types, parts = _taken_apart(node)
         match types:
             case ["identifier" | "type_identifier" | "namespace_identifier" | "primitive_type"]:

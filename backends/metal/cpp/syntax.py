@@ -12,7 +12,7 @@ LINE_LIMIT = 160
 
 
 class WrapperError(ProgramError):
-    """A wrapper cannot be executed as it stands.
+    """A wrapper cannot be executed.
 
     Attributes:
         line: number of the wrapper's line, from 1; 0 outside of its text.
@@ -27,7 +27,7 @@ class WrapperError(ProgramError):
 
 
 class UnknownStatement(WrapperError, UnsupportedProgram):
-    """C++ that Inductor is not known to emit for this target."""
+    """The wrapper contains C++ that the parser does not support."""
 
 
 class UnknownFunction(WrapperError, UnsupportedProgram):
@@ -43,21 +43,21 @@ class UnknownFunction(WrapperError, UnsupportedProgram):
 
 
 class CppSource:
-    """A wrapper's text, which knows its lines.
+    """A wrapper's text with its lines.
 
     Attributes:
-        text: all of it.
+        text: the whole text.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def line(self, at: int) -> int:
-        """Number of the line, from 1, that holds this character."""
+        """Return the line number, from 1, of a character."""
         return self.text.count("\n", 0, at) + 1
 
     def quote(self, line: int) -> str:
-        """The text of a line."""
+        """Return the text of a line."""
         return self._lines[line - 1]
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class CppSource:
         return self.text.split("\n")
 
     def error(self, message: str, at: int) -> UnknownStatement:
-        """Says where in the text something is wrong."""
+        """Make an error at a position of the text."""
         line = self.line(at)
         return UnknownStatement(message, line, self.quote(line))
 
@@ -143,7 +143,7 @@ class Braces:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """``static_cast<type>(value)``, ``type(value)`` and their like."""
+    """A cast, such as ``static_cast<type>(value)`` or ``type(value)``."""
 
     type: str
     value: Expression
@@ -159,7 +159,7 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """``type name``, with a value or without; an array's value is :class:`Braces`."""
+    """``type name``, with or without a value; an array's value is :class:`Braces`."""
 
     type: str
     name: str
@@ -178,7 +178,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """An expression evaluated for what it does."""
+    """An expression statement, evaluated for its effect."""
 
     value: Expression
     line: int = field(compare=False)
@@ -186,7 +186,7 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """A choice."""
+    """``if``, with an optional ``else``."""
 
     condition: Expression
     then: tuple[Statement, ...]
@@ -196,7 +196,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """A loop."""
+    """A ``while`` loop."""
 
     condition: Expression
     body: tuple[Statement, ...]
@@ -205,7 +205,7 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class CppBlock:
-    """Statements with names of their own."""
+    """A block of statements, which has its own scope."""
 
     body: tuple[Statement, ...]
     line: int = field(compare=False)
@@ -236,6 +236,6 @@ class CppFunction:
 
 
 def squeeze(text: str) -> str:
-    """On one line, blanks squeezed, cut where it gets long."""
+    """Return text on one line, with blanks squeezed, cut at ``LINE_LIMIT``."""
     line = " ".join(text.split())
     return line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…"

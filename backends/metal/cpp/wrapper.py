@@ -117,7 +117,7 @@ class Wrapper:
 
     @property
     def run(self) -> CppFunction:
-        """The function that a call of the model executes."""
+        """The function that executes a call of the model."""
         return self.functions[RUN]
 
     @functools.cached_property

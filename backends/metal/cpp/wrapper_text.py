@@ -35,7 +35,7 @@ _QUIET = ("__check_inputs_outputs", "AOTI_TORCH_WARN", "assert_size_stride")
 _QUIET_METHODS = ("reset", "clear")
 
 
-def lines(wrapper: Wrapper) -> Iterator[str]:
+def list_wrapper(wrapper: Wrapper) -> Iterator[str]:
     """Yield a line for each input count, constant and call of a program."""
     yield f"{wrapper.inputs} inputs, {wrapper.outputs} outputs"
     listing = _Listing()
@@ -175,7 +175,7 @@ class _Listing:
 
 
 def _plain(node: Expression | None) -> Expression | None:
-    """Without what only moves handles about."""
+    """Return an expression without calls that only move handles."""
     while isinstance(node, CallOf) and _name(node) in _PLUMBING and len(node.arguments) == 1:
         node = node.arguments[0]
     return node
@@ -196,7 +196,7 @@ def _pointee(node: Expression) -> str:
 
 
 def _named(node: Expression | None, *names: str) -> bool:
-    """Whether one of these names is what an expression begins with."""
+    """Return whether an expression begins with one of these names."""
     while node is not None:
         if isinstance(node, Name):
             return node.id in (*names, "constants_", "steal_from_raw_handles_to_raii_handles")
@@ -213,7 +213,7 @@ def _named(node: Expression | None, *names: str) -> bool:
 
 
 def _checks(node: Expression) -> bool:
-    """Whether a condition is about alignment, or about checking inputs."""
+    """Return whether a condition tests alignment or enables input checks."""
     match node:
         case Binary(_, left, _):
             return _checks(left)

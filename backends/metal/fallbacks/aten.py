@@ -18,13 +18,13 @@ _OPTIONAL = re.compile(r"Optional\[(.*)\]")
 
 
 def aten_kernel(function: str) -> Callable[..., Any] | None:
-    """A kernel that takes the arguments of a C function and calls the ATen operator behind it.
+    """Return a kernel that calls the ATen operator with the arguments of a C function.
 
     Args:
-        function: such as ``aoti_torch_mps_cumsum``.
+        function: name of the C function, such as ``aoti_torch_mps_cumsum``.
 
     Returns:
-        None where no operator has that name.
+        None if no operator has that name.
     """
     operator = _operators().get(_PREFIX.sub("", function, count=1))
     return None if operator is None else functools.partial(_call, operator)
@@ -32,7 +32,7 @@ def aten_kernel(function: str) -> Callable[..., Any] | None:
 
 @functools.cache
 def _operators() -> dict[str, Any]:
-    """Overloads of ATen by the names that C functions have: ``sort_stable``, ``cumsum``."""
+    """Return overloads of ATen by the C function's name: ``sort_stable``, ``cumsum``."""
     found = {}
     for name in dir(torch.ops.aten):
         packet = getattr(torch.ops.aten, name)
@@ -46,7 +46,7 @@ def _operators() -> dict[str, Any]:
 def _call(operator: Any, *arguments: Any) -> Any:
     given = iter(arguments)
     schema = operator._schema
-    # Results that are written to come first.
+    # Out arguments come first.
     outs = {one.name: _taken(str(one.type), given) for one in schema.arguments if one.is_out}
     rest = [one for one in schema.arguments if not one.is_out]
     positional = [_taken(str(one.type), given, one.name) for one in rest if not one.kwarg_only]
@@ -56,7 +56,7 @@ def _call(operator: Any, *arguments: Any) -> Any:
 
 
 def _taken(kind: str, given: Iterator[Any], name: str = "") -> Any:
-    """The next argument; an array is followed by its length, a device by its index."""
+    """Read the next argument; an array is followed by its length, a device by its index."""
     optional = _OPTIONAL.fullmatch(kind)
     inner = optional[1] if optional else kind
     value = next(given)

@@ -13,9 +13,9 @@ from harness.numerics.large_tensors.attention import iterate_blocks
 EXCLUDED = -1e9
 """Mask values up to this one exclude a key, as ``-inf`` does."""
 
-# Scores that are held at a time: what a cache holds.
+# Number of scores computed at a time, so that they fit in the CPU's cache.
 _SCORES = 2**18
-# Elements of what nobody writes that are filled nevertheless.
+# Unwritten results of up to this many elements are filled with NaN.
 _POISONED = 2**24
 
 
@@ -34,12 +34,12 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """Attention over (B, H, L, D), with an additive mask and shared key heads.
 
-    ``first_query_sees_first`` makes causal attention torch's: the first query sees the first key.
-    The runtime has the last query see the last key.
+    With ``first_query_sees_first``, causal attention follows torch: the first query sees the first
+    key. In the runtime, the last query sees the last key.
 
     Returns:
         The result, (B, H, L, D), and the attention weights, which the kernel allocates and never
-        writes: NaN, so that nobody uses them unseen, or memory that was never touched.
+        writes: NaN, which makes a use of them visible, or unwritten memory if they are large.
     """
     shared = query.shape[1] // key.shape[1]
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -51,7 +51,7 @@ def attention(
         seen = _seen(rows, before, shape[3]) if is_causal else None
         last = shape[3] if seen is None else seen.shape[1]
         heads = some if shared == 1 else slice(some.start // shared, some.start // shared + 1)
-        # The query is scaled before the products, the scale itself being a float32.
+        # The kernel scales the query before the products, with a float32 scale.
         queries = query[batch, some, rows].float() * torch.tensor(factor, dtype=torch.float32)
         weights = queries @ key[batch, heads, :last].float().mT
         if additive is not None:
@@ -60,7 +60,7 @@ def attention(
             weights.masked_fill_(~(added > EXCLUDED), -math.inf)
         if seen is not None:
             weights.masked_fill_(~seen, -math.inf)
-        # A row in which no key is left has a sum of 0 and comes out as 0.
+        # A row without a visible key has the sum 0 and the result 0.
         most = weights.amax(-1, keepdim=True).clamp_min_(torch.finfo(torch.float32).min)
         weights.sub_(most).exp_()
         total = weights.sum(-1, keepdim=True)
@@ -70,14 +70,14 @@ def attention(
 
 
 def _seen(rows: slice, before: int, keys: int) -> Tensor:
-    """Keys that some queries may see, up to the last that any does.
+    """Return the mask of visible keys for some queries, up to the last visible key.
 
-    The kernel computes the last key unsigned, so a query that would see none sees all.
+    The kernel computes the last key unsigned, so a query that should see no key sees all.
 
     Args:
         rows: the queries.
-        before: how many keys before its own the first query sees.
-        keys: how many there are.
+        before: number of keys before its own that the first query sees.
+        keys: number of keys.
     """
     last = (before + torch.arange(rows.start, rows.stop)[:, None]).clamp_max_(keys - 1)
     last.masked_fill_(last < 0, keys - 1)
@@ -93,14 +93,14 @@ def _unwritten(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 def gated_delta_rule(
     query: Tensor, key: Tensor, value: Tensor, gate: Tensor, beta: Tensor, state: Tensor
 ) -> tuple[Tensor]:
-    """The recurrence over time; ``state`` is updated in place, rounded once at the end.
+    """Compute the recurrence over time; update ``state`` in place, rounded once at the end.
 
     Args:
         query: (B, T, Hk, Dk).
         key: (B, T, Hk, Dk).
         value: (B, T, Hv, Dv).
         gate: (B, T, Hv), the factor that the state decays by.
-        beta: (B, T, Hv), the share of the correction.
+        beta: (B, T, Hv), the factor of the correction.
         state: (B, Hv, Dv, Dk).
     """
     repeats = value.shape[2] // query.shape[2]

@@ -45,10 +45,10 @@ def convolution(
     output_padding_len: int,
     groups: int,
 ) -> tuple[Tensor]:
-    """In as many dimensions as the weight has; (N, C, ...) or (C, ...).
+    """Convolve (N, C, ...) or (C, ...) in as many dimensions as the weight has.
 
-    The result is channels-last where ATen's would be, which is what the code that follows was
-    compiled for, and contiguous otherwise.
+    The result is channels-last where ATen's result is, because the generated code assumes that
+    layout. Otherwise it is contiguous.
     """
     batched = source.dim() == weight.dim()
     result = torch.ops.aten.convolution.default(
@@ -70,7 +70,7 @@ def convolution(
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    """As products are summed. The runtime refuses integers; their products are exact."""
+    """Convert to the dtype of sums. The runtime rejects integers; their products are exact here."""
     return tensor.float() if tensor.is_floating_point() else tensor.long()
 
 
@@ -79,6 +79,6 @@ def _channels_last(tensor: Tensor) -> bool:
 
 
 def topk(source: Tensor, k: int, dim: int, largest: int, sorted_: int) -> tuple[Tensor, Tensor]:
-    """Values, and int64 indices, always sorted; among equal values any may come first."""
+    """Return sorted values and int64 indices; the order of equal values is undefined."""
     values, indices = torch.topk(source.float(), k, dim, bool(largest), sorted=True)
     return values.to(source.dtype).contiguous(), indices.contiguous()

@@ -1,4 +1,4 @@
-"""4-bit weights as the runtime's kernels unpack them: two to a byte, the low half first."""
+"""The runtime's kernels for 4-bit weights: two codes a byte, the low half first."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-# Codes that are decoded at a time.
+# Number of codes decoded at a time.
 _DECODED = 2**20
 
 
 def linear_4bit(
     activation: Tensor, packed: Tensor, group_size: int, scales: Tensor, offsets: Tensor
 ) -> tuple[Tensor]:
-    """``activation @ weight.T`` with ``weight = code * scale + offset``.
+    """Compute ``activation @ weight.T`` with ``weight = code * scale + offset``.
 
-    One row takes the path of :func:`_vector`; more take tiles of weights decoded in the dtype
-    of the activation, with float32 sums.
+    One row uses :func:`_vector`. Several rows use tiles of weights, decoded in the dtype of the
+    activation, with float32 sums.
 
     Args:
         activation: (M, K).
@@ -39,7 +39,7 @@ def linear_4bit(
             one[rows].repeat_interleave(group_size, -1)[:, : codes.shape[1]]
             for one in (scales, offsets)
         )
-        # Product and sum are both rounded to the dtype: the tile that is multiplied has it.
+        # Product and sum are both rounded to the dtype, because the multiplied tile has it.
         weight = codes.to(activation.dtype) * step + offset
         result[:, rows] = wide @ weight.float().mT
     return (result,)
@@ -53,7 +53,7 @@ def gather_qmv(
     experts: Tensor,
     group_size: int,
 ) -> tuple[Tensor]:
-    """Row i of the result is ``weight[experts[i]] @ activation[i]``.
+    """Compute ``weight[experts[i]] @ activation[i]`` for each row i of the result.
 
     Args:
         activation: (P, K).
@@ -71,22 +71,21 @@ def gather_qmv(
 
 
 def unpack(packed: Tensor) -> Tensor:
-    """Codes of the last dimension, uint8, twice as many as bytes."""
+    """Unpack bytes to uint8 codes; the last dimension doubles."""
     return torch.stack((packed & 15, packed >> 4), -1).flatten(-2)
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:
-    """Rows of a weight that are decoded at a time."""
+    """Return slices of a weight's rows that are decoded at a time."""
     step = max(1, _DECODED // max(1, width))
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
 def _vector(x: Tensor, packed: Tensor, group_size: int, scales: Tensor, offsets: Tensor) -> Tensor:
-    """(P, K) by (P, N, K), which is packed: scale and offset meet the sums of a group, not each
-    code.
+    """Multiply (P, K) by packed (P, N, K), and apply scale and offset to the sums of a group.
 
-    Sums are float32, but the sum that the offset is multiplied by starts with four values at a
-    time in the dtype of ``x``.
+    Sums are float32. Only the sum that the offset multiplies first adds four values at a time in
+    the dtype of ``x``.
     """
     rows, width = x.shape
     groups = scales.shape[-1]

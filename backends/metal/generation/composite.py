@@ -1,4 +1,4 @@
-"""Decisions of a torch with MPS: composite operators, and the layout of convolutions."""
+"""Reproduce a torch build with MPS: composite operators and the layout of convolutions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> torch.Tensor:
-    """What torch's attention becomes on MPS without gradients.
+    """Decompose attention as torch does on MPS without gradients.
 
-    One fused kernel, from macOS 15 on for strided inputs too (pytorch pull request 139791), which
-    since 2.12 repeats shared heads itself (181298). Its mask is additive; it has no dropout.
+    The result is one fused kernel. From macOS 15 on it accepts strided inputs (pytorch pull request
+    139791); since torch 2.12 it repeats shared heads itself (181298). Its mask is additive. It has
+    no dropout.
     """
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         never = aten.scalar_tensor.default(
@@ -56,7 +57,7 @@ def scaled_dot_product_attention(
 def convolution_format(
     source: torch.Tensor, weight: torch.Tensor, backend: Any
 ) -> torch.memory_format:
-    """The layout of a convolution's result on MPS: channels-last if that of an operand is.
+    """Return the layout of a convolution's result on MPS: channels-last if an operand has it.
 
     Source: ``mps_conv_use_channels_last`` in torch's ``ATen/native/ConvUtils.h``; strides of
     dimensions of size 1 count.
@@ -72,4 +73,4 @@ def convolution_format(
 KERNELS: dict[OpOverload, Callable[..., Any]] = {
     aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
 }
-"""Python kernels that stand in for the composite ones of a build without MPS."""
+"""Python kernels that replace the composite kernels of a torch build without MPS."""

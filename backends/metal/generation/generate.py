@@ -22,12 +22,12 @@ from backends.metal.generation import cache, lowbit
 from backends.metal.generation.generated import Generated, collect, encode
 from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
-from backends.metal.generation.pretend import pretending
+from backends.metal.generation.pretend import pretend_mps
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
 from harness import ConformError, is_sped_up, op_name, report_defect
 from harness.vendors.replacements import AttributeReplacer
 
-# The names by which preprocess finds the two files among those that a compilation left.
+# ``preprocess`` finds the two files of a compilation by these names.
 LIBRARY, WEIGHTS = "partition.wrapper.so", "partition.wrapper_weights.blob"
 
 
@@ -35,8 +35,8 @@ class MissingFallback(ConformError):
     """The generated code calls kernels that the Metal runtime does not have.
 
     Attributes:
-        kernels: the calls, by the names under which upstream's list would have them.
-        generated: the code that makes them.
+        kernels: the missing kernels, named as in upstream's list.
+        generated: the code that calls them.
     """
 
     def __init__(self, message: str, kernels: tuple[str, ...], generated: Generated) -> None:
@@ -46,30 +46,30 @@ class MissingFallback(ConformError):
 
 
 def generate(edge_program: ExportedProgram, compile_specs: Sequence[Any] = ()) -> Generated:
-    """The code for one partition.
+    """Generate the code of one partition.
 
     Args:
-        edge_program: what ``MetalBackend.preprocess`` gets; left as it is.
-        compile_specs: the partitioner's.
+        edge_program: the program that ``MetalBackend.preprocess`` gets; not changed.
+        compile_specs: the partitioner's compile specs.
 
     Raises:
-        MissingFallback: as ``preprocess`` raises it, when everything else is generated.
+        MissingFallback: the code is generated but calls kernels that the runtime does not have.
         torch._inductor.exc.InductorError: Inductor cannot generate code for an operator.
     """
     return _run(edge_program, compile_specs)[0]
 
 
 def install() -> None:
-    """Generate instead of compiling where there is no Apple hardware, in this process."""
+    """Replace ``MetalBackend.preprocess`` in this process if the host has no Apple hardware."""
     if not torch.backends.mps.is_available():
         AttributeReplacer("metal")(MetalBackend, "preprocess", staticmethod(preprocess))
 
 
 def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> PreprocessResult:
-    """``MetalBackend.preprocess``, with the generated source in the place of the library.
+    """Run ``MetalBackend.preprocess`` with the generated source in place of the library.
 
-    The two blobs and the keys that name them are as upstream has them: the first is
-    ``generated.encode``'s, the second the weights as the runtime maps them.
+    The payload has upstream's two blobs and keys. The first blob is the output of
+    ``generated.encode``, the second the weights as the runtime maps them.
 
     Raises:
         MissingFallback: see :func:`generate`.
@@ -82,7 +82,7 @@ def preprocess(edge_program: ExportedProgram, compile_specs: list[Any]) -> Prepr
             result = _run(edge_program, compile_specs)[1]
         except MissingFallback as error:
             report_defect(error)
-            # Not kept: the next one to ask for it may not go past the missing kernels.
+            # Not cached: the next caller may not accept missing kernels.
             result = _run(edge_program, compile_specs, past_missing=True)[1]
         else:
             if key:
@@ -109,7 +109,7 @@ def _run(
             weights.write_bytes(generated.weights)
             return [str(library), str(weights)]
 
-        with pretending(keep), quiet():
+        with pretend_mps(keep), quiet():
             try:
                 result = _pipeline(asked, linears).preprocess(_copy(edge_program), specs)
             except RuntimeError as error:
@@ -121,9 +121,9 @@ def _run(
 
 
 class _Asked(dict[str, Any]):
-    """The supported kernels; remembers which names it was asked for, in order.
+    """The supported kernels; records the names that are looked up, in order.
 
-    With ``past_missing`` it claims to have all of them.
+    With ``past_missing`` it reports every kernel as supported.
     """
 
     def __init__(self, known: dict[str, Any], past_missing: bool) -> None:
@@ -138,11 +138,13 @@ class _Asked(dict[str, Any]):
 
 
 def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
-    """MetalBackend over again, as it may not be subclassed, with another move and known names.
+    """Return a copy of ``MetalBackend`` with our move of the weights and list of kernels.
+
+    Upstream does not allow a subclass of ``MetalBackend``.
 
     Args:
-        asked: the known kernels.
-        linears: filled with linear nodes by the matmul nodes that upstream's passes make of them.
+        asked: the supported kernels.
+        linears: filled with the linear node of each matmul node that upstream's passes create.
     """
     methods: dict[str, Any] = {
         name: staticmethod(getattr(MetalBackend, name))
@@ -162,7 +164,7 @@ def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
 
 
 def _noting_linears(passes: Sequence[Any], linears: dict[str, str]) -> list[Any]:
-    """The passes, between two that note which linear node became which matmul node."""
+    """Surround the passes by two that record which linear node became which matmul node."""
     known: set[str] = set()
     before: list[str] = []
 
@@ -189,13 +191,13 @@ def _move(
         for name, value in values.items():
             if isinstance(value, torch.Tensor):
                 values[name] = to_host(value)
-    # With an index: without, the borrowed device guard would be asked for the current device.
+    # The device has an index, so that torch does not ask the meta device guard for the current one.
     moved: ExportedProgram = move_to_device_pass(edge_program, str(MPS))
     return moved
 
 
 def _copy(edge_program: ExportedProgram) -> ExportedProgram:
-    """The program with a graph and tables of its own; tensors are shared."""
+    """Copy a program with its graph and tables; the copy shares the tensors."""
     copied = copy.copy(edge_program)
     copied._graph_module = copy.deepcopy(edge_program.graph_module)
     copied._state_dict = dict(edge_program.state_dict)

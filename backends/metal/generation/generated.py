@@ -18,14 +18,14 @@ SHADER = re.compile(r'const char\* (\w+)_source = \(R"MTL\((.*?)\)MTL"\);', re.D
 
 
 class GeneratedTensorSpec(msgspec.Struct, frozen=True):
-    """One tensor at the partition's border, or one constant.
+    """An input, an output or a constant of a partition.
 
     Attributes:
         name: its variable in the wrapper; for an output, the buffer that it comes from.
         dtype: as torch spells it, such as ``float32``.
         shape: sizes.
         strides: in elements.
-        storage_offset: in elements; None where nobody knows before the program runs.
+        storage_offset: in elements; None if it is unknown before the program runs.
         device: ``mps`` or ``cpu``.
     """
 
@@ -61,11 +61,11 @@ class Generated(msgspec.Struct, frozen=True):
     Attributes:
         wrapper: the C++ source, shaders included.
         inputs: in the order of the wrapper's handles.
-        outputs: likewise; None for one that is no tensor.
+        outputs: in the order of the wrapper's handles; None for an output that is no tensor.
         constants: in the order of the wrapper's constants.
-        weights: the constants' storages one after the other, each aligned.
-        fallbacks: kernels that the wrapper calls beside its own, as upstream's check saw them.
-        nodes: by buffer of the wrapper, the partition's node that it is computed for.
+        weights: the constants' storages, concatenated and aligned.
+        fallbacks: kernels of the runtime that the wrapper calls, as upstream's check names them.
+        nodes: for each buffer of the wrapper, the partition's node that it is computed for.
     """
 
     wrapper: str
@@ -82,17 +82,17 @@ class Generated(msgspec.Struct, frozen=True):
         return dict(SHADER.findall(self.wrapper))
 
     def tensors(self) -> list[torch.Tensor]:
-        """The constants' values, in the order of the wrapper's constants."""
+        """Return the constants' values, in the order of the wrapper's constants."""
         return [_tensor(constant, self.weights) for constant in self.constants]
 
 
 def encode(generated: Generated) -> bytes:
-    """As JSON, without the weights, which a program carries apart."""
+    """Encode as JSON, without the weights, which the program stores separately."""
     return msgspec.json.encode(msgspec.structs.replace(generated, weights=b""))
 
 
 def decode(data: bytes | memoryview, weights: bytes) -> Generated:
-    """The inverse of :func:`encode`.
+    """Decode the output of :func:`encode`.
 
     Raises:
         msgspec.DecodeError: the bytes are no encoded Generated.
@@ -106,10 +106,10 @@ def collect(
     """Read a compiled graph.
 
     Args:
-        graph: Inductor's ``GraphLowering``, its code generated.
+        graph: Inductor's ``GraphLowering`` after code generation.
         wrapper: the C++ source.
         fallbacks: names of the kernels that it calls.
-        linears: nodes of linear layers by the matmul nodes that upstream made of them.
+        linears: the linear node of each matmul node that upstream's passes created.
     """
     constants, weights = _constants(graph)
     return Generated(
@@ -143,7 +143,7 @@ def _extents(sizes: Any) -> tuple[Extent, ...]:
 
 
 def _nodes(graph: Any) -> Iterator[tuple[str, str]]:
-    """Buffers, and the node of the program that each is computed for."""
+    """Yield each buffer and the node of the program that it is computed for."""
     for buffer in graph.buffers:
         origins = [node for node in buffer.get_origins() if node.op == "call_function"]
         if origins:
@@ -153,7 +153,7 @@ def _nodes(graph: Any) -> Iterator[tuple[str, str]]:
 
 
 def _constants(graph: Any) -> tuple[tuple[GeneratedConstant, ...], bytes]:
-    """The layout of ``AotCodeCompiler``'s binary blob, where no constant is on a CUDA device."""
+    """Lay out constants like ``AotCodeCompiler``'s binary blob without CUDA constants."""
     found: list[GeneratedConstant] = []
     weights = bytearray()
     for name in graph.constants:

@@ -1,4 +1,4 @@
-"""Weights that claim a device which this host does not have; their values are on the CPU."""
+"""CPU tensors that report an MPS device, which this host does not have."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _OPERATORS = (OpOverload, HigherOrderOperator)
 
 
 class HostTensor(torch.Tensor):
-    """A CPU tensor that answers "mps:0" when asked for its device.
+    """A CPU tensor that reports the device "mps:0".
 
     Inductor reads weights while it compiles: it inlines scalars and short vectors, folds uniform
-    values and looks for weights that share memory. A fake tensor has nothing to read.
+    values and looks for weights that share memory. A fake tensor has no values.
     """
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """The device that the tensor stands for."""
+        """The reported device."""
         return MPS
 
     @classmethod
@@ -40,7 +40,7 @@ class HostTensor(torch.Tensor):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Stay on the CPU when moved to "mps"; become fake among fake tensors."""
+        """Stay on the CPU when moved to "mps"; become a fake tensor in fake mode."""
         kwargs = dict(kwargs or {})
         if func is torch.Tensor.to and _moves_to_mps(args, kwargs):
             return args[0]
@@ -52,7 +52,7 @@ class HostTensor(torch.Tensor):
 
 
 def to_fake(mode: Any, arguments: Any) -> Any:
-    """Replace the host tensors in a tree of arguments by fake tensors.
+    """Replace host tensors in a tree of arguments by fake tensors.
 
     Fake mode converts real tensors itself, but refuses subclasses.
 
@@ -82,7 +82,7 @@ def fake_dispatch(dispatch: Callable[..., Any]) -> Callable[..., Any]:
 def make_tensor(tensor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Wrap ``torch.tensor`` so that a constant for "mps" becomes a host tensor.
 
-    Inductor makes one of a number that it hands to a kernel of the runtime.
+    Inductor calls ``torch.tensor`` for a number that it passes to a kernel of the runtime.
     """
 
     def make(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -95,11 +95,11 @@ def make_tensor(tensor: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of a CPU tensor in the layout that a move to the device would give it.
+    """Copy a CPU tensor to a host tensor with the layout of a tensor moved to the device.
 
     Args:
-        tensor: a tensor or parameter. Tensors that share memory are copied each for itself, as
-            they are when a program is moved.
+        tensor: a tensor or parameter. Tensors that share memory are copied separately, as when a
+            program is moved.
 
     Returns:
         The same kind, with the same ``requires_grad``.
@@ -111,7 +111,7 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def to_cpu(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor as what it is, sharing memory."""
+    """Return a plain CPU tensor that shares the host tensor's memory."""
     return tensor.detach().as_subclass(torch.Tensor)
 
 

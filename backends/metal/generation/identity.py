@@ -24,22 +24,22 @@ from harness.vendors.executorch import EdgeOpOverload
 from harness.vendors.torch import FakeTensor, OpOverload
 
 _LIBRARIES = {"aten", "dim_order_ops", "prim", "prims", "quantized_decomposed", "torchao"}
-"""Of operators that the installed packages define, and ``lowbit``."""
+"""Namespaces of operators that installed packages or ``lowbit`` define."""
 
 _WITHOUT_EFFECT = {"seq_nr"}  # counts what autograd recorded in this process
 _NUMBERED = re.compile(r"<eval_with_key>\.\d+")  # counts the graphs that this process compiled
 
 
 class Unspelt(Exception):
-    """Something has no spelling."""
+    """A part of the program cannot be written as text."""
 
 
 def identity(program: ExportedProgram, specs: Sequence[Any]) -> str | None:
-    """A digest of a partition and its compile specs; None where it has none.
+    """Return the digest of a partition and its compile specs; None if a part is unsupported.
 
     Args:
-        program: what ``MetalBackend.preprocess`` gets.
-        specs: the partitioner's.
+        program: the program that ``MetalBackend.preprocess`` gets.
+        specs: the partitioner's compile specs.
     """
     digest = hashlib.sha256()
     try:
@@ -58,7 +58,7 @@ def _parts(program: ExportedProgram, specs: Sequence[Any]) -> Iterator[str | byt
     yield spell([(spec.key, bytes(spec.value)) for spec in specs])
     for node in program.graph.nodes:
         if node.op == "call_function" and isinstance(node.target, FunctionType):
-            raise Unspelt  # a name does not say what it does
+            raise Unspelt  # the name does not identify the function's code
         meta = {key: value for key, value in node.meta.items() if key not in _WITHOUT_EFFECT}
         yield spell((node.op, node.name, node.target, node.args, node.kwargs, node.type, meta))
     yield spell(program.graph_module.meta)
@@ -77,15 +77,15 @@ def _bytes(tensor: torch.Tensor) -> bytes:
     try:
         flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
         return hashlib.sha256(flat.numpy().data).digest()
-    except (RuntimeError, TypeError) as error:  # no storage, or a type that has no bytes
+    except (RuntimeError, TypeError) as error:  # no storage, or a dtype without bytes
         raise Unspelt from error
 
 
 class _Spelling:
-    """Writes values as text, each kind so that no two look alike."""
+    """Writes values as text; different values have different text."""
 
     def __init__(self) -> None:
-        # What many nodes share is spelt once; to hold it keeps its id its own.
+        # Shared values are written once. The reference keeps the value's id from being reused.
         self._shared: dict[int, tuple[Any, str]] = {}
 
     def __call__(self, value: Any) -> str:
@@ -125,7 +125,7 @@ class _Spelling:
         raise Unspelt
 
     def tensor(self, tensor: torch.Tensor) -> str:
-        """What is known of a tensor without its values."""
+        """Describe a tensor without its values."""
         numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
         if tensor.layout != torch.strided or any(type(each) is not int for each in numbers):
             raise Unspelt

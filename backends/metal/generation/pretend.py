@@ -1,6 +1,6 @@
 """Replace functions of torch so that it compiles for MPS on a host without MPS.
 
-The replacements are active only within :func:`pretending`, in one thread at a time.
+The replacements are active only within :func:`pretend_mps`, in one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from harness.vendors.torch import (
     tree_map_only,
 )
 
-# A base M4. Inductor asks whether a GPU is "big" (it is not), and nothing else of it.
+# A base M4. Inductor uses the number only to decide whether the GPU is "big"; it is not.
 CORES = 10
 
 Compile = Callable[..., Any]
-"""Stands in for ``AotCodeCompiler.compile``, which would call Apple's compiler."""
+"""Replaces ``AotCodeCompiler.compile``, which calls Apple's compiler."""
 
 _LOCK = threading.RLock()
 
 
 @contextlib.contextmanager
-def pretending(compile: Compile) -> Iterator[None]:
-    """Inside, Inductor generates code for MPS; afterwards torch is as it was.
+def pretend_mps(compile: Compile) -> Iterator[None]:
+    """Let Inductor generate code for MPS within this context; restore torch afterwards.
 
     Args:
-        compile: called with what was generated, in place of ``AotCodeCompiler.compile``.
+        compile: called with the generated code in place of ``AotCodeCompiler.compile``.
     """
     with _LOCK, contextlib.ExitStack() as stack:
         stack.enter_context(_device_guard())
         for target, name, value in _attributes(compile):
             stack.enter_context(mock.patch.object(target, name, value, create=True))
         stack.enter_context(_kernels(composite.KERNELS))
-        # It remembers which GPU the host has.
+        # torch caches the kind of GPU of the host.
         get_gpu_type.cache_clear()
         stack.callback(get_gpu_type.cache_clear)
         yield
@@ -71,7 +71,7 @@ def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
         (torch.mps, "is_available", lambda: True),
         (_C, "_mps_get_core_count", lambda: CORES),
         (_C, "_conv_determine_backend_memory_format", composite.convolution_format),
-        # The class keeps what any kernel of the process needed; the text is to depend on this one.
+        # The class collects headers of all kernels of the process; the text must not depend on it.
         (MetalKernel, "headers", OrderedSet(["utils"])),
         (joint_graph, "lazy_init", _on_cpu(joint_graph.lazy_init)),
         (post_grad, "lazy_init", _on_cpu(post_grad.lazy_init)),
@@ -80,9 +80,10 @@ def _attributes(compile: Compile) -> list[tuple[Any, str, Any]]:
 
 
 def _with_buffers(aot_compile: Callable[..., Any]) -> Callable[..., Any]:
-    """Tracing takes a module's constants as they are, which only works for those of its device.
+    """Wrap ``aot_compile`` so that host tensors among a module's constants become buffers.
 
-    As buffers they become inputs of the trace; the names are those that tracing would give.
+    Tracing embeds constants and requires them on its device; buffers become inputs of the trace.
+    Names are the same as in tracing.
     """
 
     def with_buffers(module: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +107,7 @@ def _with_buffers(aot_compile: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_cpu(initialize: Callable[..., Any]) -> Callable[..., Any]:
-    """Patterns hold no device, but tracing them takes one; they are traced once per process."""
+    """Trace Inductor's patterns on the CPU, once per process; patterns contain no device."""
 
     def traced_on_cpu(device: Any = None, *args: Any, **kwargs: Any) -> Any:
         return initialize(torch.device("cpu"), *args, **kwargs)
@@ -115,7 +116,7 @@ def _on_cpu(initialize: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _OnCpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs what is asked of the device on the CPU, for real."""
+    """Runs operators for the device on the CPU, with real values."""
 
     def __torch_dispatch__(
         self,
@@ -130,7 +131,7 @@ class _OnCpu(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _HostFolder(joint_graph.UniformValueConstantFolder):
-    """Inductor's constant folder, which computes with the weights themselves."""
+    """Inductor's constant folder, which computes with the values of the weights."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         with _OnCpu():  # type: ignore[no-untyped-call]
@@ -147,7 +148,7 @@ class _HostFolder(joint_graph.UniformValueConstantFolder):
 
 @contextlib.contextmanager
 def _kernels(table: Mapping[OpOverload, Callable[..., Any]]) -> Iterator[None]:
-    """Give composite operators other Python kernels."""
+    """Replace the Python kernels of composite operators within this context."""
     key = DispatchKey.CompositeImplicitAutograd
     before = {op: dict(op.py_kernels) for op in table}
     try:
@@ -169,10 +170,10 @@ _REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
 
 @contextlib.contextmanager
 def _device_guard() -> Iterator[None]:
-    """Lend MPS the guard of the meta device, which does nothing.
+    """Register the meta device's guard, which does nothing, for MPS.
 
     C++ code enters a device guard around ``contiguous``, ``to`` and others before it dispatches
-    to fake tensors, and refuses a device without one. A build with MPS keeps its own.
+    to fake tensors, and rejects a device without a guard. A build with MPS keeps its own guard.
     """
     suffix = "dylib" if sys.platform == "darwin" else "so"
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / f"libc10.{suffix}"))

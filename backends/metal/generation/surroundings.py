@@ -34,7 +34,7 @@ _OURS = (Path(__file__).parent, _HARNESS / "private", _HARNESS / "pipeline" / "s
 
 
 def settings() -> str:
-    """What a process may change between two programs."""
+    """Return the settings that a process can change between two programs, as text."""
     configs: list[Any] = [_inductor.config, _functorch.config, _dynamo.config]
     return (
         f"{[_values(config, config.get_hash()) for config in configs]} {torch.get_default_dtype()} "
@@ -44,19 +44,21 @@ def settings() -> str:
 
 @functools.lru_cache(64)
 def _values(config: Any, state: bytes) -> str:
-    """A digest of a configuration that holds in other processes, which its own hash does not:
-    sets have another order there, and functions another place."""
+    """Return a digest of a configuration that is equal in all processes.
+
+    The configuration's own hash depends on the order of sets and the addresses of functions.
+    """
     found = hashlib.sha256()
     for name, value in sorted(config.save_config_portable().items()):
-        told = sorted(map(repr, value)) if isinstance(value, (set, frozenset)) else repr(value)
-        found.update(f"{name}={_ADDRESS.sub('', str(told))}\n".encode())
+        text = sorted(map(repr, value)) if isinstance(value, (set, frozenset)) else repr(value)
+        found.update(f"{name}={_ADDRESS.sub('', str(text))}\n".encode())
     return found.hexdigest()
 
 
 def is_as_installed() -> bool:
-    """Whether nobody has put something else for what upstream's Metal backend calls.
+    """Return whether upstream's Metal backend has no replaced functions.
 
-    A fix that is tried, or a fault that a test plants, makes other code than the sources would.
+    A replacement, such as a planted fault of a test, generates other code than the sources would.
     """
     modules = [one for name, one in list(sys.modules.items()) if name.startswith(_UPSTREAM)]
     owners: list[Any] = list(modules)
@@ -66,7 +68,7 @@ def is_as_installed() -> bool:
         _is_vendors(value)
         for owner in owners
         for name, value in vars(owner).items()
-        if (owner, name) != (MetalBackend, "preprocess")  # exchanged for what asks this
+        if (owner, name) != (MetalBackend, "preprocess")  # replaced by ``generate.install``
     )
 
 
@@ -76,14 +78,14 @@ def _is_in(defined: type) -> bool:
 
 def _is_vendors(value: Any) -> bool:
     function = getattr(value, "__func__", value)
-    # Of Python's own, such as __new__, None.
+    # None for Python's own functions, such as __new__.
     home = getattr(function, "__module__", None)
     return not callable(function) or home is None or home.startswith(_VENDORS)
 
 
 @functools.cache
 def digest() -> str:
-    """Of packages, our own part, Python, and what conftest files may have put over them."""
+    """Return a digest of packages, our generating code, Python, and loaded conftest files."""
     found = hashlib.sha256()
     for line in _lines():
         found.update(line.encode() + b"\n")
@@ -112,7 +114,7 @@ def _content(path: Path) -> str:
 
 
 def _package(name: str) -> Iterator[str]:
-    """The files as they were installed, and those that were changed since."""
+    """Yield the fingerprint of an installed package, and its files changed since installation."""
     since = 0
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # a checkout on the path
         found = importlib.metadata.distribution(name)

@@ -15,7 +15,7 @@ METHOD = "forward"
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let upstream import, subclass and make its experimental classes silently."""
+    """Silence upstream's warnings about its experimental classes within this context."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*experimental")
         yield
@@ -30,6 +30,6 @@ __all__ = ["AotiBackend", "MetalBackend", "partitioners", "quiet"]
 
 
 def partitioners() -> list[Partitioner]:
-    """The delegate's partitioner, for the method that every program here has."""
+    """Return the Metal partitioner for the method ``forward``."""
     with quiet():
         return [MetalPartitioner([MetalBackend.generate_method_name_compile_spec(METHOD)])]

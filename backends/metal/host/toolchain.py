@@ -31,29 +31,29 @@ _FLAGS = (
     # From g++ 13 on, half would otherwise be computed in float and rounded at the store only.
     "-fexcess-precision=16"
 ).split()
-# The runtime takes the order of calls in memory for their order in the source, and two calls for
-# two places in the source, to tell which lanes of a SIMD group are together.
+# The runtime assumes that calls have the same order in memory as in the source, and that two calls
+# are two places in the source. It uses this to find which lanes of a SIMD group are together.
 _FLAGS += (
     "-fno-reorder-blocks -fno-thread-jumps -fno-crossjumping -fno-guess-branch-probability "
     "-fno-tree-ch -fno-split-paths -fno-code-hoisting"
 ).split()
 _OLDEST = 12  # the first release with _Float16 in C++
 _OPTIMIZE = {False: ("-O1",), True: ("-O1", "-DCONFORM_CHECKED", "-fsanitize=thread")}
-# Calls into the runtime at function boundaries would cost and tell nothing.
+# Calls into the runtime at function boundaries cost time and give no information.
 _CHECKED = ("--param", "tsan-instrument-func-entry-exit=0")
 
 
 def compile_library(header: str, source: str, *, checked: bool, cache: Path | None = None) -> Path:
-    """The shared library of a C++ source, compiled when the cache has none.
+    """Return the shared library of a C++ source; compile it if it is not in the cache.
 
     Args:
-        header: what the source begins with, as other sources do; includes the shim.
-        source: the rest.
-        checked: whether accesses are watched.
+        header: the beginning of the source, shared with other sources; includes the shim.
+        source: the rest of the source.
+        checked: whether accesses are checked.
         cache: folder of all entries; the user's cache folder by default.
 
     Raises:
-        CompileError: there is no compiler, or it refuses the source.
+        CompileError: the compiler is missing or rejects the source.
     """
     folder = toolchain_folder(cache)
     digest = hashlib.sha256(f"{checked}\n{header}{source}".encode()).hexdigest()[:32]
@@ -65,23 +65,23 @@ def compile_library(header: str, source: str, *, checked: bool, cache: Path | No
 
 
 def runtime_library(cache: Path | None = None) -> Path:
-    """The library that runs threadgroups and checks accesses.
+    """Return the library that runs threadgroups and checks accesses.
 
     Raises:
-        CompileError: there is no compiler, or it refuses the runtime.
+        CompileError: the compiler is missing or rejects the runtime.
     """
     return _runtime_path(toolchain_folder(cache))
 
 
 def toolchain_folder(cache: Path | None = None) -> Path:
-    """The folder of this compiler, shim and set of flags, with the runtime in it.
+    """Return the folder of this compiler, shim and set of flags; build the runtime in it.
 
     Raises:
         CompileError: see :func:`runtime_library`.
     """
     folder = (cache or _cache_folder()) / _digest()
     target = _runtime_path(folder)
-    # Looked for each time: caches are emptied while programs run.
+    # Check each time: a cache can be emptied while programs run.
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
         _build_runtime(folder, target)
@@ -91,25 +91,25 @@ def toolchain_folder(cache: Path | None = None) -> Path:
 @functools.cache
 def _digest() -> str:
     digest = hashlib.sha256(compiler_version().encode())
-    # This file holds the flags, and how a kernel finds its runtime.
+    # This file defines the flags and the linking of kernels to the runtime.
     for path in [Path(__file__), *_shim_files(), *_torch_headers()]:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def _runtime_path(folder: Path) -> Path:
-    # The loader takes libraries of one name for one library, so each cache has its own name.
+    # The loader identifies libraries by name, so each cache has its own name.
     place = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     return folder / f"libconform-metal-{place}.so"
 
 
 @functools.cache
 def compiler() -> str:
-    """Path of g++: ``CXX`` where it is set.
+    """Return the path of g++, or of ``CXX`` if it is set.
 
     Raises:
-        CompileError: there is none, or it is older than 12, or another compiler: the runtime
-            relies on how GCC lays out code (:data:`_FLAGS`).
+        CompileError: the compiler is missing, older than 12, or not GCC. The runtime relies on
+            GCC's layout of code (:data:`_FLAGS`).
     """
     name = os.environ.get("CXX") or "g++"
     found = shutil.which(name)
@@ -129,7 +129,7 @@ def compiler() -> str:
 
 @functools.cache
 def compiler_version() -> str:
-    """What tells one compiler, and what it compiles for, from another."""
+    """Return text that identifies the compiler and the machine that it compiles for."""
     made = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=False)
     return f"{compiler()} {platform.machine()} {made.stdout}"
 
@@ -152,7 +152,7 @@ def _torch_headers() -> list[Path]:
 
 @functools.cache
 def _cache_folder() -> Path:
-    """The user's cache folder, or a private temporary one where nothing can be written."""
+    """Return the user's cache folder, or a private temporary folder if it is not writable."""
     folder = cache_folder("metal-host")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -174,9 +174,9 @@ def _including(folder: Path) -> list[str]:
 
 
 def _precompiled(folder: Path, header: str, flags: list[str]) -> str:
-    """The name of a header in the folder, with what these flags made of it beside it.
+    """Return the name of a header in the folder; precompile it there with these flags.
 
-    g++ reads the header itself where what lies there is not of this compiler and these flags.
+    g++ reads the header itself if the precompiled header has another compiler or other flags.
     """
     digest = hashlib.sha256("\n".join([*flags, header]).encode()).hexdigest()[:32]
     name = f"{digest}.h"
@@ -199,7 +199,7 @@ def _build(folder: Path, target: Path, header: str, source: str, flags: list[str
         made = Path(making) / "kernel.o"
         _run([*flags, "-c", str(unit), "-o", str(made)])
         library = Path(making) / "kernel.so"
-        # Linked without the sanitizer's flag: its runtime is ours.
+        # Linked without the sanitizer's flag: our runtime replaces the sanitizer's.
         linked = [str(_runtime_path(folder)), "-lm", "-Wl,-rpath,$ORIGIN", "-Wl,--no-undefined"]
         _run(["-shared", str(made), "-o", str(library), *linked])
         os.replace(library, target)

@@ -1,4 +1,4 @@
-"""C++'s numbers: conversions, operators and the functions of sizes."""
+"""C++ arithmetic: conversions, operators and functions of numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BITS = {
 
 
 def convert(type_name: str, value: Any) -> Any:
-    """A number as a variable of that type holds it; what is no number as it is."""
+    """Convert a number to a C++ type; return any other value unchanged."""
     if not isinstance(value, bool | int | float):
         return value
     name = type_name.replace("std ::", "").replace("std::", "").strip()
@@ -34,7 +34,7 @@ def convert(type_name: str, value: Any) -> Any:
 
 
 def divide(left: float, right: float) -> float:
-    """``/``: towards zero between integers."""
+    """Divide as C++ does: integers round towards zero."""
     if isinstance(left, float) or isinstance(right, float):
         return left / right
     quotient = abs(left) // abs(right)
@@ -42,12 +42,12 @@ def divide(left: float, right: float) -> float:
 
 
 def remainder(left: int, right: int) -> int:
-    """``%``: with the sign of the left side."""
+    """Return the remainder as C++ does: with the sign of the left side."""
     return left - right * int(divide(left, right))
 
 
 def _most(choose: Callable[..., Any]) -> Callable[..., Any]:
-    """``std::max`` and ``std::min``, of two values or of a list."""
+    """Return ``std::max`` or ``std::min`` for two values or a list."""
     return lambda *values: choose(values[0] if len(values) == 1 else values)
 
 
@@ -77,7 +77,7 @@ BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "c10::div_floor_integer": operator.floordiv,
     "c10::div_floor_floating": lambda left, right: float(math.floor(left / right)),
-    # Python's remainder has the sign of the divisor, as this has.
+    # Like Python's remainder, it has the sign of the divisor.
     "c10::div_mod": operator.mod,
     "std::max": _most(max),
     "std::min": _most(min),
@@ -93,4 +93,4 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "std::numeric_limits::infinity": lambda: math.inf,
     "std::numeric_limits::quiet_NaN": lambda: math.nan,
 }
-"""By name; the names of C++ that take and give numbers alone."""
+"""C++ functions that take and return only numbers, by name."""

@@ -17,16 +17,16 @@ from backends.metal.machine.values import Closure
 
 
 class EncodingError(WrapperError):
-    """A kernel is dispatched without what it needs."""
+    """A kernel is dispatched without encoding or with wrong arguments."""
 
 
 class Encoder:
     """A kernel's handle.
 
     Args:
-        name: of its library in the wrapper.
+        name: name of its library in the wrapper.
         kernel: compiled on demand.
-        checked: dispatch it so that bad accesses and races are told.
+        checked: report bad accesses and races.
     """
 
     def __init__(self, name: str, kernel: Kernel, checked: bool) -> None:
@@ -39,17 +39,17 @@ class Encoder:
         return self.name
 
     def start(self) -> None:
-        """Begin to encode; arguments given before are forgotten."""
+        """Begin to encode, without arguments."""
         self.arguments = {}
 
     def set(self, index: int, value: Tensor | int) -> None:
-        """Give an argument: a tensor's memory, or a 64-bit integer."""
+        """Set an argument: a tensor's memory, or a 64-bit integer."""
         if self.arguments is None:
             raise EncodingError(f"{self.name} gets argument {index} while nothing is encoded")
         self.arguments[index] = value
 
     def dispatch(self, grid: Grid, group: Grid) -> None:
-        """Run the kernel with the arguments given, and end the encoding."""
+        """Run the kernel with the arguments set, and end the encoding."""
         if self.arguments is None:
             raise EncodingError(f"{self.name} is dispatched while nothing is encoded")
         given, self.arguments = self.arguments, None
@@ -65,7 +65,7 @@ def _bound(value: Tensor | int) -> object:
         return value
     if value.device != CPU:
         return Buffer(value.address, value.bound, value.storage.data)
-    # The runtime passes memory of the host by value: what a kernel writes there is lost.
+    # The runtime passes host memory by value, so a kernel's writes to it are lost.
     copied = value.storage.data.clone()
     return Buffer(copied.data_ptr() + value.start, value.nbytes, copied)
 
@@ -95,7 +95,7 @@ def array(
 
 
 def run_command_block(encoder: Encoder, callback: str, body: Closure) -> None:
-    """Let the wrapper's lambda encode and dispatch."""
+    """Run the wrapper's lambda, which encodes and dispatches."""
     body.interpreter.invoke(body, encoder)
 
 
@@ -109,4 +109,4 @@ SHADER_SHIMS: Mapping[str, Callable[..., Any]] = {
     "aoti_torch_mps_dispatch_array_with_group_size": array,
     "aoti_torch_mps_run_command_block": run_command_block,
 }
-"""By the C function's name."""
+"""Implementations by the C function's name."""

@@ -17,7 +17,7 @@ from backends.metal.machine.values import Owner
 
 
 class LayoutMismatch(WrapperError):
-    """A tensor is not laid out as the code was generated for."""
+    """A tensor's layout differs from the layout that the code was generated for."""
 
 
 def _assert_size_stride(

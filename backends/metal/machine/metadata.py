@@ -12,13 +12,13 @@ from backends.metal.machine.memory import CPU, DTYPES, Storage, Tensor
 from backends.metal.machine.values import Closure
 
 
-def checking(
+def make_check(
     checker: contract.Checker, report: Callable[[MachineCall, contract.Violation], None]
 ) -> Check:
-    """A machine's ``check``: every violation goes to ``report``, which may raise."""
+    """Make a machine's ``check``: it passes every violation to ``report``, which may raise."""
 
     def check(call: MachineCall) -> bool:
-        found = checker.check(bound(call))
+        found = checker.check(convert_call(call))
         for violation in found:
             report(call, violation)
         return bool(found)
@@ -26,8 +26,8 @@ def checking(
     return check
 
 
-def bound(call: MachineCall) -> contract.RuntimeCall:
-    """A call by the parameters of the contract."""
+def convert_call(call: MachineCall) -> contract.RuntimeCall:
+    """Convert a call of the machine to a call of the contract."""
     row = FUNCTIONS.get(call.name)
     arguments = [_value(argument) for argument in call.arguments]
     if row is not None and "dtype" in row.parameters:
@@ -36,8 +36,8 @@ def bound(call: MachineCall) -> contract.RuntimeCall:
     return contract.bind(call.name, *arguments)
 
 
-def described(tensor: Tensor) -> CallTensor:
-    """A tensor as the wrapper means it."""
+def describe_tensor(tensor: Tensor) -> CallTensor:
+    """Describe a tensor with the layout that the wrapper assumes."""
     meaning = tensor.meaning
     return CallTensor(
         str(tensor.dtype).removeprefix("torch."),
@@ -52,7 +52,7 @@ def described(tensor: Tensor) -> CallTensor:
 
 def _value(argument: Any) -> Any:
     if isinstance(argument, Tensor):
-        return described(argument)
+        return describe_tensor(argument)
     if isinstance(argument, Storage | Closure):
         return None
     return argument if isinstance(argument, int | float | str | tuple | None) else str(argument)

@@ -37,27 +37,27 @@ from backends.metal.machine.values import UNSET, Closure, Host, Owner, Pointer, 
 
 
 class Thrown(WrapperError):
-    """The wrapper throws."""
+    """The wrapper throws an exception."""
 
 
 class CallHandler(Protocol):
-    """Gives the interpreter the functions that the wrapper does not define itself."""
+    """Executes functions that the wrapper does not define."""
 
     def call(self, name: str, arguments: Sequence[Any], line: int) -> Any:
         """Call a function.
 
         Raises:
-            UnknownFunction: there is none of that name.
+            UnknownFunction: no function has that name.
         """
         ...
 
     def constant(self, name: str) -> Any:
-        """The value of a name that the wrapper does not declare, or UNSET."""
+        """Return the value of a name that the wrapper does not declare, or UNSET."""
         ...
 
 
 class Scope:
-    """Names and their values, and those around them."""
+    """Names and their values, with the enclosing scope."""
 
     __slots__ = ("outer", "values")
 
@@ -66,7 +66,7 @@ class Scope:
         self.outer = outer
 
     def holder(self, name: str) -> dict[str, Any] | None:
-        """Where a name is declared."""
+        """Return the values of the scope that declares a name; None if no scope does."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:
@@ -77,19 +77,19 @@ class Scope:
 
 @dataclass(eq=False)
 class _Left(Exception):
-    """A function or loop is left."""
+    """Leaves a function or loop."""
 
     how: str
     value: Any
 
 
 class WrapperInterpreter:
-    """Walks over functions.
+    """Executes the wrapper's functions.
 
     Args:
-        functions: those of the wrapper.
-        calls: all others.
-        quote: the text of a line, for errors.
+        functions: functions of the wrapper by name.
+        calls: executes all other functions.
+        quote: returns the text of a line, for errors.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class WrapperInterpreter:
         """Call a function of the wrapper.
 
         Args:
-            function: one of them.
-            arguments: by parameter; those not given have no value.
+            function: a function of the wrapper.
+            arguments: values by parameter; a missing parameter has no value.
 
         Raises:
-            WrapperError: with the line, whatever goes wrong in one.
+            WrapperError: execution fails; the error has the line.
         """
         scope = Scope()
         scope.values.update({name: arguments.get(name, UNSET) for name in function.parameters})
@@ -183,7 +183,7 @@ class WrapperInterpreter:
         raise _Left(node.how, value)
 
     def value(self, node: Expression, scope: Scope) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
         return _EXPRESSIONS[type(node)](self, node, scope)
 
     def _literal(self, node: Literal, scope: Scope) -> Any:
@@ -275,7 +275,7 @@ class WrapperInterpreter:
 
 
 def _placed(error: WrapperError, line: int, source: str) -> WrapperError:
-    """The same error, at a line; of the same class, so that who catches it needs no more."""
+    """Return the same error with a line; its class stays, so that handlers still match."""
     placed: WrapperError = error.__class__.__new__(error.__class__)
     placed.__dict__.update(error.__dict__)
     WrapperError.__init__(placed, str(error), line, source)

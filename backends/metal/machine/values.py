@@ -16,31 +16,31 @@ class _Unset:
 
 
 UNSET = _Unset()
-"""The value of what was declared and not yet written."""
+"""The value of a variable that is declared but not yet written."""
 
 
 class NullHandle(WrapperError):
-    """A tensor is used that was never made, was moved away or released."""
+    """A handle is used that has no tensor: never written, moved away or released."""
 
 
 @dataclass(slots=True, eq=False)
 class Owner:
-    """A handle that owns its tensor; None once it was moved, released or reset."""
+    """A handle that owns its tensor; None after a move, release or reset."""
 
     tensor: Tensor | None
 
     def need(self) -> Tensor:
-        """The tensor.
+        """Return the tensor.
 
         Raises:
-            NullHandle: there is none any more.
+            NullHandle: the handle has no tensor any more.
         """
         if self.tensor is None:
             raise NullHandle("the tensor of this handle was moved away or released before")
         return self.tensor
 
     def take(self) -> Tensor:
-        """The tensor, which is somebody else's from now on."""
+        """Return the tensor and give up its ownership."""
         tensor = self.need()
         self.tensor = None
         return tensor
@@ -69,7 +69,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Closure:
-    """A lambda, the names that it can see, and who executes it."""
+    """A lambda, its scope and its interpreter."""
 
     code: Lambda
     scope: Any
@@ -83,7 +83,7 @@ class Host:
 
     @property
     def kernels_(self) -> Host:
-        """The kernels, which the wrapper fetches and never uses."""
+        """The kernels; the wrapper reads the attribute and never uses it."""
         return self
 
 
@@ -94,7 +94,7 @@ class Text:
         self.parts: list[str] = []
 
     def append(self, value: Any) -> Text:
-        """Write to it."""
+        """Append a value to the stream."""
         self.parts.append(str(value))
         return self
 
@@ -103,12 +103,12 @@ class Text:
 
 
 def move(value: Any) -> Any:
-    """``std::move``: an owner loses its tensor to a new one."""
+    """Execute ``std::move``: move an owner's tensor to a new owner."""
     return Owner(value.take()) if isinstance(value, Owner) else value
 
 
 def owned(value: Any) -> Any:
-    """A handle under an owner; an owner as it is."""
+    """Return an owner of a handle; return an owner unchanged."""
     if isinstance(value, Tensor):
         return Owner(value)
     if value is UNSET:
@@ -117,7 +117,7 @@ def owned(value: Any) -> Any:
 
 
 def tensor(value: Any) -> Any:
-    """What a function gets for an argument: the tensor of an owner, all else as it is."""
+    """Convert an argument for a function: an owner to its tensor, any other value unchanged."""
     return value.need() if isinstance(value, Owner) else value
 
 
@@ -151,6 +151,6 @@ def member(value: Any, name: str, arguments: Sequence[Any]) -> Any:
     """Call a method.
 
     Raises:
-        KeyError: the value has none of that name.
+        KeyError: the value has no method of that name.
     """
     return _MEMBERS[type(value)][name](value, *arguments)

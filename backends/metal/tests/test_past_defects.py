@@ -14,7 +14,7 @@ from backends.metal.cpp.wrapper import Wrapper
 from backends.metal.fallbacks import substitute
 from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
-from backends.metal.machine.metadata import checking
+from backends.metal.machine.metadata import make_check
 from harness import Case, Cell, Status, run_cell
 
 SIX = torch.arange(6.0).reshape(2, 3)
@@ -74,7 +74,7 @@ def noting(body: str, *given: torch.Tensor, **options: Any) -> tuple[list[str], 
     machine = Machine(
         program,
         shaders,
-        check=checking(contract.Checker(), report),
+        check=make_check(contract.Checker(), report),
         substitute=substitute,
         **options,
     )

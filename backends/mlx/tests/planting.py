@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass
 class Outcome:
-    """What became of the planted faults.
+    """Results of the planted faults.
 
     Attributes:
         caught: names of the cases that caught a fault, by node type and fault.
@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def share(self) -> float:
-        """Part of the faults that was caught."""
+        """Share of the faults that was caught."""
         return 1 - len(self.missed) / max(1, len(self.caught))
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ def plant_all(
     """Plant each fault that fits a cell's program, until ``enough`` cells have caught it.
 
     Args:
-        cells: cases and where they run; those that do not pass without a fault are left out.
+        cells: cases and where they run; cells that fail without a fault are skipped.
         enough: how many cells have to catch a fault before no further one is tried.
         kinds: node types to plant faults in; all by default.
     """
@@ -171,7 +171,7 @@ def cases_in(folders: Iterable[Path]) -> list[Case]:
 
 
 def cover(outcome: Outcome) -> dict[str, list[str]]:
-    """For every node type a small choice of the cases that catch its faults."""
+    """Select a few cases that catch the faults of each node type."""
     chosen: dict[str, list[str]] = {}
     for kind in sorted(outcome.kinds):
         open_faults = [set(cases) for key, cases in outcome.caught.items() if key[0] == kind]
@@ -187,7 +187,7 @@ def cover(outcome: Outcome) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Try all cases, print what was caught, write the table."""
+    """Try all cases, print the caught faults, write the table."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     outcome = plant_all(cells_of(cases_in([ROOT / "suites"]), RECIPES), enough=4)

@@ -174,7 +174,7 @@ def test_a_fresh_process_without_a_cache_can_import_the_delegate() -> None:
     assert made.stdout.strip() == "executorch.backends.mlx.serialization.mlx_graph_schema"
 
 
-# --- wheels from which nothing can be made
+# --- wheels without usable sources
 
 
 def cut(name: str, before: str) -> Callable[[Path], None]:

@@ -1,4 +1,4 @@
-"""What ``conform show`` prints of an MLX cell."""
+"""``conform show`` prints the instructions of an MLX cell."""
 
 from __future__ import annotations
 

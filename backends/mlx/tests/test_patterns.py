@@ -1,4 +1,4 @@
-"""What the lowering recognises becomes one instruction, and what only looks like it does not.
+"""A recognised pattern becomes one instruction; a similar graph does not.
 
 The cells of the suite tell right values from wrong ones; here the instructions are counted, so
 that a pattern that is no longer found is noticed although the values stay right.

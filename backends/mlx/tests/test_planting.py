@@ -10,7 +10,7 @@ from backends.mlx.tests.planting import RECIPES, ROOT, cases_in, cells_of, plant
 
 SHARE = 0.98
 PARTS = 6
-# A third or a half of the kinds gates a change, the night plants all.
+# The plain run plants a third or a half of the kinds, the nightly run all.
 BY_DAY = 1
 
 # Executed from hand-assembled graphs (test_assembled.py, test_metal_kernel.py): no module

@@ -103,7 +103,7 @@ def quantized(
 
 
 class Stored:
-    """What the program of :func:`linear` holds: codes, scales, and the scale of the whole."""
+    """Contents of the program of :func:`linear`: codes, scales and the tensor's scale."""
 
     def __init__(self, tester: Tester) -> None:
         delegate = Program(tester.program).delegates[0]
@@ -139,7 +139,7 @@ class Stored:
 
 
 def used(tester: Tester, result: torch.Tensor) -> float:
-    """How much of the bound a result uses."""
+    """Return the share of the bound that a result uses."""
     reference = tester.reference
     error = (result.double() - reference.oracle[0][0]).abs()
     return float((error / reference.bound[0][0]).max())

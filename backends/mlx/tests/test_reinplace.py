@@ -84,7 +84,7 @@ def passes(tester: Tester, monkeypatch: pytest.MonkeyPatch, graph: MlxGraph) -> 
         interpreter = Interpreter(program, {DELEGATE: load}, RuntimeKernels())
     try:
         outputs = [interpreter(program.arrange(tree_leaves(call))) for call in tester.built.calls]
-    except ProgramError:  # of another shape than what was overwritten
+    except ProgramError:  # its shape differs from the overwritten tensor's
         return False
     return compare(outputs, tester.reference, declared=program.outputs).passed
 

@@ -104,7 +104,7 @@ def measured(data: bytes) -> tuple[bool, float, float]:
 
 MEGABYTE = 2**20
 
-# CPU seconds that tell a hang from a slow machine; what is meant takes two.
+# CPU seconds that distinguish a hang from a slow machine; a normal load takes two.
 HANGS = 60.0
 
 

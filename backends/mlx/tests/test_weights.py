@@ -1,4 +1,4 @@
-"""The lowered program of mxfp8 and nvfp4: what it must contain can be missing."""
+"""The lowered program of mxfp8 and nvfp4 is checked for its required contents."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from backends.metal.cpp.syntax import (
 )
 from backends.metal.cpp.tests.wrappers import copy, empty, launch, output, view, wrapper
 from backends.metal.cpp.wrapper import KernelName, Wrapper
-from backends.metal.cpp.wrapper_text import lines
+from backends.metal.cpp.wrapper_text import list_wrapper
 from backends.metal.generation.generate import generate
 from backends.metal.tests.programs import Apply, partition
 
@@ -164,7 +164,7 @@ def test_listing() -> None:
         + output("var_0"),
         kernels=["mps_lib_0"],
     )
-    assert list(lines(Wrapper.parse(source))) == [
+    assert list(list_wrapper(Wrapper.parse(source))) == [
         "1 inputs, 1 outputs",
         "kernel mps_lib_0: generated_kernel",
         "   1 buf0 = empty float32 [2, 3] strides [3, 1] on mps",
@@ -182,11 +182,11 @@ def test_generated_wrapper() -> None:
         constant.spec.name for constant in generated.constants
     ]
     assert {kernel.library for kernel in program.kernels.values()} == set(generated.kernels)
-    assert any("aoti_torch_mps_mm_out" in line for line in lines(program))
+    assert any("aoti_torch_mps_mm_out" in line for line in list_wrapper(program))
 
 
 def test_generated_reduction_states_its_threadgroups() -> None:
     program = Wrapper.parse(
         generate(partition(Apply(lambda a: a.sum(-1)), torch.ones(3, 70))).wrapper
     )
-    assert any("threads [3, 70] groups of [1, 70]" in line for line in lines(program))
+    assert any("threads [3, 70] groups of [1, 70]" in line for line in list_wrapper(program))

@@ -28,7 +28,7 @@ def _seeded():
 
 @pytest.fixture(params=["whole", "in blocks"])
 def _sizes(request, monkeypatch):
-    """What is large is computed in parts: a row or two at a time."""
+    """Compute large results in parts, a row or two at a time."""
     if request.param == "in blocks":
         monkeypatch.setattr(attention, "_SCORES", 12)
         monkeypatch.setattr(quantized_kernels, "_DECODED", 600)

@@ -16,7 +16,7 @@ from torch.utils._pytree import (
 
 from backends.metal.generation.generate import generate
 from backends.metal.generation.host_tensor import HostTensor, to_host
-from backends.metal.generation.pretend import pretending
+from backends.metal.generation.pretend import pretend_mps
 from backends.metal.tests.programs import Apply, partition
 from harness.vendors.torch import FakeTensor, FakeTensorMode, OpOverload
 
@@ -104,7 +104,7 @@ def _one_constant_each(given: tuple[Any, ...], mode: FakeTensorMode) -> Iterator
 def test_a_constant_is_accepted_in_every_position(name: str) -> None:
     op, given = _named(name), {**OPTIONAL_LISTS, **OTHERS}[name]
     hosts = tree_map_only(torch.Tensor, to_host, given)
-    with pretending(lambda *args: []), FakeTensorMode() as mode:
+    with pretend_mps(lambda *args: []), FakeTensorMode() as mode:
         *constant, expected = (
             tree_leaves(op(*arguments)) for arguments in _one_constant_each(hosts, mode)
         )
@@ -160,7 +160,7 @@ def test_a_number_for_a_kernel_of_the_runtime_is_a_constant_of_the_program() -> 
 
 def test_tensors_of_others_are_made_as_before() -> None:
     before = torch.tensor
-    with pretending(lambda *args: []):
+    with pretend_mps(lambda *args: []):
         assert type(torch.tensor(2.0, device="mps:0")) is HostTensor
         assert type(torch.tensor(2.0)) is torch.Tensor
     assert torch.tensor is before

@@ -40,7 +40,7 @@ def run(name):
 
 @pytest.fixture
 def rules(monkeypatch):
-    """Replaces the rules of a function by those that a function of theirs keeps."""
+    """Replace the rules of a function by a selection of its rules."""
 
     def replace(function, keep, *more):
         row = FUNCTIONS[function]
@@ -164,7 +164,7 @@ def test_views_with_strides_of_zero(rules):
 def test_parts_of_a_cat_are_filled_through_views(rules):
     cell = run("cat/of_pools")
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
-    assert "are what the kernel indexes with, in a dense copy" in cell.error
+    assert "index a dense copy of the view" in cell.error
 
     # The copy is made here as well, so that the kernel misses it.
     for function in (VIEW, PREFIX + "mps_set_arg_tensor"):

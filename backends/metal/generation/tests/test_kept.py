@@ -261,7 +261,7 @@ def test_other_surroundings_have_other_entries(
     monkeypatch.setattr(surroundings, "_OURS", (ours,))
     found = [lines(), lines()]
     assert found[0] == found[1]
-    (package / "__init__.py").write_text("a = 2")  # an edit of what is installed
+    (package / "__init__.py").write_text("a = 2")  # an edit of an installed file
     found.append(lines())
     _date(package / "__init__.py", 100)
     (tmp_path / "generating-1.0.dist-info" / "RECORD").write_text("generating/a.py,sha256=cd,5\n")

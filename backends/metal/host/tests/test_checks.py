@@ -1,4 +1,4 @@
-"""Checked mode names what a kernel does wrong, and lets pass what Metal allows."""
+"""Checked mode reports faults of a kernel, and accepts everything that Metal allows."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_a_store_at_loaded_indices_may_meet_another():
     [
         ("out_ptr0[x0 / 2] = tmp1;", "out_ptr0"),
         ("out_ptr0[0] = tmp1;", "out_ptr0"),
-        # The place is data, but what is there is read as well: an addition without an atomic.
+        # The index is data, but the element is also read: an addition without an atomic.
         ("out_ptr0[tmp3] = out_ptr0[tmp3] + tmp1;", "out_ptr0"),
         ("out_ptr0[tmp3] += tmp1;", "out_ptr0"),
         ("out_ptr0[tmp3] = tmp1; out_ptr1[x0] = out_ptr0[tmp3];", "out_ptr0"),

@@ -17,7 +17,7 @@ from backends.metal.machine.encoder import EncodingError
 from backends.metal.machine.headers import LayoutMismatch
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.memory import OutsideStorage
-from backends.metal.machine.metadata import checking
+from backends.metal.machine.metadata import make_check
 from backends.metal.machine.shims import BadCall
 from backends.metal.machine.statements import Thrown
 from backends.metal.machine.values import NullHandle
@@ -193,7 +193,7 @@ def test_errors_quote_the_line(body: str, error: type[WrapperError], text: str) 
 
 def test_asserted_shapes_are_shown_to_the_contract() -> None:
     found: list[str] = []
-    check = checking(contract.Checker(), lambda call, violation: found.append(str(violation)))
+    check = make_check(contract.Checker(), lambda call, violation: found.append(str(violation)))
     body = 'assert_size_stride(arg0, {3L, 2L}, {2L, 1L}, "convolution");' + output("arg0")
     with pytest.raises(LayoutMismatch):
         machine(body, check=check).run([SIX])
@@ -279,7 +279,7 @@ def violations(run: Callable[[contract.Checker, Any], Machine], given: torch.Ten
 )
 def test_contract_sees_the_calls(body: str, given: torch.Tensor, text: str) -> None:
     found = violations(
-        lambda checker, report: machine(body + output("arg0"), check=checking(checker, report)),
+        lambda checker, report: machine(body + output("arg0"), check=make_check(checker, report)),
         given,
     )
     assert any(text in violation for violation in found), found
@@ -288,5 +288,5 @@ def test_contract_sees_the_calls(body: str, given: torch.Tensor, text: str) -> N
 def test_contract_finds_nothing_in_a_plain_program() -> None:
     body = BUFFER + copy("buf0", "arg0") + view("v", "buf0", "3L, 2L", "1L, 3L") + output("v")
     assert not violations(
-        lambda checker, report: machine(body, check=checking(checker, report)), SIX
+        lambda checker, report: machine(body, check=make_check(checker, report)), SIX
     )
