@@ -97,7 +97,7 @@ def test_an_entry_in_a_folder_that_can_only_be_read_is_used(
     monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: tmp_path / name)
     entry = codegen.find_or_generate(wheel)
     assert entry.is_relative_to(tmp_path)
-    monkeypatch.setattr(codegen, "_writable", lambda folder: False)
+    monkeypatch.setattr(codegen, "_is_writable", lambda folder: False)
     assert codegen.find_or_generate(wheel) == entry
 
 
