@@ -263,7 +263,7 @@ def _compare(folders: list[Path], style: str, write: Path | None) -> None:
     from reports.comparison.releases import markdown, page, plain, terminal
 
     folders, made = _expand_runs(folders)
-    found = comparison.steps([read_run(folder) for folder in folders])
+    found = comparison.compare_releases([read_run(folder) for folder in folders])
     if style == "json":
         click.echo(plain.render(found))
     elif style == "markdown":

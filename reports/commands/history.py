@@ -75,7 +75,7 @@ def command(
 
         click.echo(plain.render(past, found))
         return
-    shown = views.view(past, found, limit=limit)
+    shown = views.make_view(past, found, limit=limit)
     if style == "markdown":
         from reports.history import markdown
 

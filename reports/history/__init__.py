@@ -1,25 +1,25 @@
-"""History: a folder of runs as one table of cells by nights. Data only; nothing is rendered.
+"""History: results of cells over all runs in a folder, as tables.
 
 ::
 
-    past = history.load("runs")       # reads each run once, later its compact copy
-    past.runs, past.cells             # a row a run, a row a cell
-    past.outcomes, past.metric(name)  # arrays, runs by cells
+    past = history.load("runs")       # reads each run once, then its compact copy
+    past.runs, past.cells             # a row per run, a row per cell
+    past.outcomes, past.metric(name)  # arrays, runs × cells
     history.trends(past)              # per day and target
-    history.steps(past)               # where a metric changed its level, with the commit range
-    history.flaky(past)               # same code, environment and seed, different outcome
-    history.first_bad(past)           # since when a red cell is red
+    history.steps(past)               # lasting changes of a metric, with the commit range
+    history.flaky(past)               # different outcomes with the same code, environment and seed
+    history.first_bad(past)           # the first bad run of each red cell
 
-pandas, numpy and pyarrow are imported with this package, so ``import reports`` does not import
-it. See docs/history.md for what each word means.
+This package imports pandas, numpy and pyarrow, so ``import reports`` does not import it.
+docs/history.md defines the terms.
 """
 
 from __future__ import annotations
 
 from reports.history.broken import first_bad
 from reports.history.changes import LevelChange, change_points
-from reports.history.flakiness import flaky, incomparable
-from reports.history.steps import METRICS, Metric, step_groups, steps
+from reports.history.flakiness import count_incomparable, flaky
+from reports.history.steps import METRICS, Metric, group_steps, steps
 from reports.history.store import ABSENT, OUTCOMES, History, load
 from reports.history.trend import trends
 
@@ -31,11 +31,11 @@ __all__ = [
     "LevelChange",
     "Metric",
     "change_points",
+    "count_incomparable",
     "first_bad",
     "flaky",
-    "incomparable",
+    "group_steps",
     "load",
-    "step_groups",
     "steps",
     "trends",
 ]

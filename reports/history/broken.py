@@ -1,4 +1,4 @@
-"""First bad run: since when a cell that is red now is red."""
+"""First bad run: the run in which a cell that is red now became red."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COLUMNS = ["id", "case", "target", "op", "line", "outcome", "now", "error", "re
 
 
 def first_bad(past: History) -> pd.DataFrame:
-    """Cells whose newest word is red, with the run that was the first to say so; newest first.
+    """Find the first bad run of each cell whose newest result is red; newest first.
 
-    A word is any outcome but unavailable, not-run and absent. Each line (system and machine) is
-    looked at alone. The last good run is the last in which the cell passed, the first bad run the
-    first red one after it; runs between the two that say neither are counted in ``between`` by
-    what they say, since the change may lie in any of them.
+    Unavailable, not-run and absent cells have no result. Each line (system and machine) is
+    searched alone. The last good run is the last in which the cell passed, the first bad run the
+    first red one after it. ``between`` counts other runs between the two by outcome, since the
+    change may lie in any of them.
 
     Returns:
         ``id``, ``case``, ``target``, ``op``, ``line``; ``outcome`` of the first bad run, ``now``
@@ -39,8 +39,8 @@ def first_bad(past: History) -> pd.DataFrame:
         where = runs.index.to_numpy()
         outcomes = past.outcomes[where]
         red, good = np.isin(outcomes, _RED), np.isin(outcomes, _GOOD)
-        word = ~np.isin(outcomes, [ABSENT, *_silent()])
-        newest = _last(word)
+        has_result = ~np.isin(outcomes, [ABSENT, *_without_result()])
+        newest = _last(has_result)
         cells = np.flatnonzero((newest >= 0) & red[newest, np.arange(len(newest))])
         if not len(cells):
             continue
@@ -67,12 +67,12 @@ def first_bad(past: History) -> pd.DataFrame:
                 "latest": past.runs.at[latest, "run"],
                 "never_passed": good_at < 0,
             })  # fmt: skip
-    _say_errors(past, rows)
+    _fill_in_errors(past, rows)
     made = pd.DataFrame(rows, columns=_COLUMNS)
     return made.sort_values(["started_bad", "id"], ascending=[False, True], ignore_index=True)
 
 
-def _silent() -> list[int]:
+def _without_result() -> list[int]:
     return [code for code, each in enumerate(OUTCOMES) if each.value in ("unavailable", "not_run")]
 
 
@@ -96,7 +96,7 @@ def _range(runs: pd.DataFrame, good: int | None, bad: int) -> dict[str, Any]:
     }
 
 
-def _say_errors(past: History, rows: list[dict[str, Any]]) -> None:
+def _fill_in_errors(past: History, rows: list[dict[str, Any]]) -> None:
     places = {name: place for place, name in enumerate(past.cells["id"])}
     known: dict[int, dict[int, str]] = {}
     for row in rows:

@@ -1,8 +1,7 @@
-"""Where a series changes its level: detection on many series at once. Only numpy.
+"""Find changes of level in many series at once, with numpy.
 
 A series is first passed through a running median of five, which removes one or two outliers in a
-row and leaves the place of a lasting step as it is. Then every split of a segment in two is
-tried, and
+row and keeps the place of a lasting step. Then every split of a segment in two is tried, and
 
     z(k) = |mean after − mean before| / (σ √(1/before + 1/after))
 
@@ -11,16 +10,16 @@ is the square root of the log-likelihood ratio, times two, of a step after k val
 1970). σ is 1.4826 times the median of the absolute differences of neighbours, over √2: steps and
 outliers do not enlarge it. The largest z counts as a step from ``THRESHOLD`` = 5.5 on, the
 universal threshold √(2 ln N) of Donoho and Johnstone ("Ideal spatial adaptation by wavelet
-shrinkage", Biometrika 81, 1994) for N = 4 million values, 400 nights of 10,000 cells: no noise
-among them is expected to reach it. It is one number, so that a cell looked at alone shows the
-steps that it shows among all.
+shrinkage", Biometrika 81, 1994) for N = 4 million values, 400 runs of 10,000 cells: no noise
+among them is expected to reach it. The threshold is constant, so that a cell has the same steps
+alone and among others.
 
-Halves of a segment are searched again, and shorter overlapping windows where the whole shows
-nothing, since a bump in the middle cancels itself (the deterministic windows of Kovács et al.,
-"Seeded binary segmentation", Biometrika 110, 2023). Every step found is then placed again between
+Halves of a segment are searched again. Where a segment has no step, shorter overlapping windows
+are searched, since a bump in the middle cancels itself (the deterministic windows of Kovács et al.,
+"Seeded binary segmentation", Biometrika 110, 2023). Every step is then placed again between
 its neighbours.
 
-Where the step lies is uncertain when it is small against the noise. Next to the true place 2 ln
+The place of a step that is small against the noise is uncertain. Next to the true place 2 ln
 of the likelihood ratio falls like a random walk with drift; its maximum is below c on both sides
 with probability (1 − exp(−c/2))², so all k with z² within ``PLACE`` = 7.35 of the largest
 contain it in 95 of 100 cases (Siegmund, "Confidence sets in change-point problems", International
@@ -46,7 +45,7 @@ from reports.history.splits import (
 
 _ROUNDS = 20
 _SIDE = 0.75  # share of the values that must lie on their own side of the midpoint
-_CHUNK = 60_000  # values worked on at once: what a processor's cache holds
+_CHUNK = 60_000  # values processed at once; they fit in the cache of a processor
 
 
 @dataclass(frozen=True)
@@ -55,8 +54,8 @@ class LevelChange:
 
     Attributes:
         series: the column.
-        last_before: row of the last value that certainly has the old level.
-        first_after: row of the first value that certainly has the new one.
+        last_before: row of the last value that has the old level with certainty.
+        first_after: row of the first value that has the new level with certainty.
         before: median of the values up to here, since the change before.
         after: median of the values from here to the next change.
         score: z, in standard deviations of the noise.
@@ -75,10 +74,10 @@ class LevelChange:
 
 
 def change_points(values: Floats, floor: float) -> list[LevelChange]:
-    """All changes of level, ordered by series and place.
+    """Find all changes of level, ordered by series and place.
 
     Args:
-        values: rows × series, rows in time; NaN where there is none. Finite otherwise.
+        values: rows × series, rows in time; NaN for a missing value. Finite otherwise.
         floor: smallest difference of levels that matters, in the unit of the values. A quarter
             of it is the least noise assumed, so that a series without any noise has steps too.
 
@@ -98,7 +97,7 @@ def change_points(values: Floats, floor: float) -> list[LevelChange]:
 
 def _chunk(values: Floats, floor: float, offset: int) -> list[LevelChange]:
     there = ~np.isnan(values)
-    # A series whose values all lie within the floor has no step; most are such.
+    # Most series vary less than the floor and have no step.
     low = np.where(there, values, np.inf).min(axis=0, initial=np.inf)
     high = np.where(there, values, -np.inf).max(axis=0, initial=-np.inf)
     chosen = np.flatnonzero((there.sum(axis=0) >= 2 * MIN_LENGTH) & (high - low >= floor))
@@ -109,7 +108,7 @@ def _chunk(values: Floats, floor: float, offset: int) -> list[LevelChange]:
     if not steady.any():
         return []
     chosen, many = chosen[steady], many.take(steady)
-    return _described(many, _settled(many, search(many)), chosen + offset)
+    return _describe(many, _settle(many, search(many)), chosen + offset)
 
 
 @dataclass(frozen=True)
@@ -126,11 +125,11 @@ class _Split:
     length: int = 0
 
 
-def _settled(many: Series, found: list[tuple[int, int]]) -> dict[int, list[_Split]]:
-    """The steps of each series, each placed anew between its neighbours until all hold.
+def _settle(many: Series, found: list[tuple[int, int]]) -> dict[int, list[_Split]]:
+    """Place the steps of each series again between their neighbours until all hold.
 
-    The same step may have been found in two windows, some places apart: of neighbours that do not
-    hold the weakest goes, and the others are tried again.
+    Two windows may have found the same step at different places. The weakest of neighbours that
+    do not hold is removed, and the others are placed again.
     """
     places: dict[int, list[int]] = {}
     for series, at in found:
@@ -140,7 +139,7 @@ def _settled(many: Series, found: list[tuple[int, int]]) -> dict[int, list[_Spli
         if not places:
             break
         following: dict[int, list[int]] = {}
-        for series, splits in _tried(many, places).items():
+        for series, splits in _place_again(many, places).items():
             kept = sorted({split.at for split in _without_weakest(splits)})
             if kept != places[series]:
                 if kept:
@@ -159,8 +158,8 @@ def _without_weakest(splits: list[_Split]) -> Iterator[_Split]:
             yield split
 
 
-def _tried(many: Series, places: dict[int, list[int]]) -> dict[int, list[_Split]]:
-    """Each step between its neighbours; one that does not hold stays where it was."""
+def _place_again(many: Series, places: dict[int, list[int]]) -> dict[int, list[_Split]]:
+    """Place each step again between its neighbours; a step that does not hold keeps its place."""
     segments = [
         (series, begin, place, end)
         for series, at in places.items()
@@ -204,12 +203,12 @@ def _levels(
 
 
 def _median(values: Floats) -> float:
-    # numpy's own takes several times as long for a short series, and there may be 10,000.
+    # np.median is several times slower for short series, and there may be 10,000.
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def _described(many: Series, found: dict[int, list[_Split]], names: Ints) -> list[LevelChange]:
+def _describe(many: Series, found: dict[int, list[_Split]], names: Ints) -> list[LevelChange]:
     return [
         LevelChange(
             series=int(names[column]),

@@ -1,7 +1,7 @@
-"""The compact copy of one run: a Parquet file with a row per cell, so that a reread is quick.
+"""The compact copy of a run: a Parquet file with a row per cell, which loads fast.
 
-The file's name holds the run folder's name and the sizes and times of its two files. A run that
-changed therefore has no copy, and is read again.
+The file name has a hash of the run folder's name and of the sizes and times of its two files. If a
+run changes, its copy no longer matches, and the run is read again.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ NUMBERS = ["sqnr_db", "bound_used", "max_abs", "seconds", "program_bytes",
            "planned_memory", "delegates", "delegated_nodes", "undelegated_nodes"]  # fmt: skip
 WORDS = ["stage", "error", "runtime"]
 _META = b"conform"
-# Another order of outcomes, other columns, or other rules of what counts as damage (the number)
-# make another file name: old copies are not read.
+# Part of the file name: copies with other outcomes, columns or rules for damage (the number) are
+# not read.
 _LAYOUT = "|".join(["2", *(each.value for each in OUTCOMES), *NAMES, *NUMBERS, *WORDS])
 _ERROR = 300
 _DRAFT_SECONDS = 3600
 _CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
 
 
-class Night(msgspec.Struct, kw_only=True):
-    """What is kept of a run, or of one part of a merged run, besides its cells.
+class PartInfo(msgspec.Struct, kw_only=True):
+    """Facts about a run, or about one part of a merged run.
 
-    ``name`` is empty for a run that is not merged. Its cells are ``cells`` rows from ``first``
-    on; ``names`` identifies them, so that nights with the same cells share one list of names.
+    ``name`` is empty for a run that is not merged. Its cells are ``cells`` rows from row ``first``
+    on. ``names`` is a hash of the names of the cells: runs with the same cells share one list.
     """
 
     name: str
@@ -66,21 +66,21 @@ class Night(msgspec.Struct, kw_only=True):
 
 
 @dataclass
-class Copy:
-    """A run, or a part of one, ready to be read: from its file, or from memory without one."""
+class CompactRun:
+    """A run, or one part of a merged run, whose columns can be read from a file or from memory."""
 
     folder: Path
-    night: Night
+    info: PartInfo
     file: Path | None
     table: pa.Table | None
 
     @property
     def name(self) -> str:
-        """The folder's name, with that of the part."""
-        return self.folder.name + (f" ({self.night.name})" if self.night.name else "")
+        """Name of the folder, with the name of the part."""
+        return self.folder.name + (f" ({self.info.name})" if self.info.name else "")
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns, a row a cell.
+        """Read some columns, one row per cell.
 
         Raises:
             RunUnreadable: the run changed since it was opened.
@@ -90,8 +90,8 @@ class Copy:
                 with pq.ParquetFile(self.file) as opened:
                     return self._mine(opened.read(columns=list(columns), use_threads=False))
             except (OSError, pa.ArrowException):
-                nights, self.table = build(load(self.folder))
-                if self.night not in nights:
+                infos, self.table = build(load(self.folder))
+                if self.info not in infos:
                     raise RunUnreadable(
                         f"{self.folder} changed while the history was read; start again"
                     ) from None
@@ -99,43 +99,43 @@ class Copy:
         return self._mine(self.table.select(list(columns)))
 
     def _mine(self, table: pa.Table) -> pa.Table:
-        return table.slice(self.night.first, self.night.cells)
+        return table.slice(self.info.first, self.info.cells)
 
 
-def open_copies(folder: Path, store: Path | None) -> tuple[list[Copy], str]:
-    """The compact copy of a run, made when there is none that fits.
+def open_copies(folder: Path, store: Path | None) -> tuple[list[CompactRun], str]:
+    """Open the compact copy of a run; write a new one if none matches.
 
     Args:
         folder: the run folder.
-        store: where the copies are; None to keep this one in memory.
+        store: folder of the copies; None to keep this one in memory.
 
     Returns:
-        The copy, or one for each part of a merged run; and why it could not be written, or
-        nothing.
+        The copy, or one for each part of a merged run; and the reason why it could not be
+        written, or an empty text.
 
     Raises:
         RunUnreadable: the run cannot be loaded.
     """
-    # Looked at before the run is read: lines appended meanwhile make the next reread.
+    # Computed before reading: if lines are appended meanwhile, the next call reads the run again.
     file = store and store / _file_name(folder)
-    if file is not None and (nights := _read_nights(file)) is not None:
-        return [Copy(folder, night, file, None) for night in nights], ""
-    nights, table = build(load(folder))
+    if file is not None and (infos := _read_infos(file)) is not None:
+        return [CompactRun(folder, part, file, None) for part in infos], ""
+    infos, table = build(load(folder))
     problem = _write(table, file) if file is not None else ""
     if file is None or problem:
-        return [Copy(folder, night, None, table) for night in nights], problem
-    _forget_older(file)
-    return [Copy(folder, night, file, None) for night in nights], ""
+        return [CompactRun(folder, part, None, table) for part in infos], problem
+    _remove_older_copies(file)
+    return [CompactRun(folder, part, file, None) for part in infos], ""
 
 
-def build(run: Run) -> tuple[list[Night], pa.Table]:
-    """The compact form of a loaded run, by part and then sorted by cell."""
+def build(run: Run) -> tuple[list[PartInfo], pa.Table]:
+    """Build the compact form of a loaded run, by part and then sorted by cell."""
     parts = _parts(run)
     rows: list[summary.CellRow] = []
-    for night, mine in parts:
+    for part, mine in parts:
         mine.sort(key=lambda row: (row.case, row.target))
-        night.first, night.cells, night.names = len(rows), len(mine), _digest(mine)
-        night.missing = sum(row.cell is None for row in mine)
+        part.first, part.cells, part.names = len(rows), len(mine), _digest(mine)
+        part.missing = sum(row.cell is None for row in mine)
         rows += mine
     seen: dict[str, int] = {}
     for cell in run.cells:
@@ -155,14 +155,14 @@ def build(run: Run) -> tuple[list[Night], pa.Table]:
     for name in WORDS:
         words = [_word(row.cell, name) for row in rows]
         arrays[name] = pa.array(words, pa.string()).dictionary_encode()
-    nights = [night for night, _ in parts]
-    return nights, pa.table(arrays, metadata={_META: msgspec.json.encode(nights)})
+    infos = [part for part, _ in parts]
+    return infos, pa.table(arrays, metadata={_META: msgspec.json.encode(infos)})
 
 
-def _parts(run: Run) -> list[tuple[Night, list[summary.CellRow]]]:
-    """The run, or the parts it was merged from, each with its cells."""
+def _parts(run: Run) -> list[tuple[PartInfo, list[summary.CellRow]]]:
+    """Split a merged run into its parts, each with its cells."""
     info = run.info
-    whole = Night(
+    whole = PartInfo(
         name="", started=info.started, seed=info.seed, environment=info.environment,
         expected=len(info.expected), missing=0, damage=run.damage[:20],
         incompleteness=[text.line(item, 300) for item in run.incompleteness[:20]],
@@ -175,7 +175,7 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.CellRow]]]:
             msgspec.structs.replace(
                 whole, name=part.name, started=part.started, seed=part.seed,
                 environment=part.environment, expected=part.expected, damage=[],
-                incompleteness=[] if part.complete else ["this part did not end by itself"],
+                incompleteness=[] if part.complete else ["this part did not finish"],
             ),
             list[summary.CellRow](),
         )
@@ -183,10 +183,10 @@ def _parts(run: Run) -> list[tuple[Night, list[summary.CellRow]]]:
     }  # fmt: skip
     for row in summary.RunSummary.from_run(run).rows:
         made[_part_of(row, info)][1].append(row)
-    for night, rows in made.values():
+    for part, rows in made.values():
         if any(row.cell is None for row in rows):
-            night.incompleteness.append("expected cells have no record")
-    # Damage is of the file that all parts share.
+            part.incompleteness.append("expected cells have no record")
+    # All parts share the damaged file.
     first = next(iter(made.values()))[0]
     first.damage, first.incompleteness = run.damage[:20], first.incompleteness + run.damage[:20]
     return list(made.values())
@@ -196,8 +196,8 @@ def _part_of(row: summary.CellRow, info: RunInfo) -> str:
     names = [part.name for part in info.merged_from]
     if row.cell is not None and row.cell.merged_part in names:
         return str(row.cell.merged_part)
-    # An expected cell without a record: of a part that has its target, if possible one that
-    # did not end.
+    # An expected cell without a record belongs to a part that has its target, preferably one that
+    # did not finish.
     having = [part for part in info.merged_from if row.target in part.targets]
     broken = [part for part in having if not part.complete]
     return (broken or having or info.merged_from)[0].name
@@ -245,7 +245,7 @@ def _file_name(folder: Path) -> str:
         else:
             parts.append(f"{found.st_size} {found.st_mtime_ns}")
     state = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    # Hashed, because a folder's name may be as long as a file's name can be.
+    # Hashed, because a folder's name may already have the largest length of a file name.
     return f"{_name_hash(folder)}-{state}.parquet"
 
 
@@ -253,16 +253,16 @@ def _name_hash(folder: Path) -> str:
     return hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:32]
 
 
-def _read_nights(file: Path) -> list[Night] | None:
+def _read_infos(file: Path) -> list[PartInfo] | None:
     try:
         with pq.ParquetFile(file) as opened:
-            return msgspec.json.decode(opened.schema_arrow.metadata[_META], type=list[Night])
+            return msgspec.json.decode(opened.schema_arrow.metadata[_META], type=list[PartInfo])
     except (OSError, pa.ArrowException, msgspec.MsgspecError, KeyError, TypeError):
-        return None  # not there, or cut off: the run itself is read instead
+        return None  # missing or truncated: read the run itself
 
 
 def _write(table: pa.Table, file: Path) -> str:
-    # A name of its own and one rename: two writers leave the same file, a reader sees it whole.
+    # A unique draft and one rename: readers never see a partial file, whatever other writers do.
     draft = file.with_name(f".{uuid.uuid4().hex}.draft")
     try:
         file.parent.mkdir(exist_ok=True)
@@ -275,19 +275,19 @@ def _write(table: pa.Table, file: Path) -> str:
     return ""
 
 
-def forget_gone(store: Path, folders: Iterable[Path]) -> None:
-    """Remove copies of runs that are gone, and what killed writers left."""
+def remove_stale_copies(store: Path, folders: Iterable[Path]) -> None:
+    """Remove copies of runs that no longer exist, and drafts of killed writers."""
     known = {_name_hash(folder) for folder in folders}
     with contextlib.suppress(OSError):
         for file in store.iterdir():
             gone = file.suffix == ".parquet" and file.name.partition("-")[0] not in known
-            # A draft of another process lives for a second.
+            # A draft of a running process is younger.
             old = file.suffix == ".draft" and time.time() - file.stat().st_mtime > _DRAFT_SECONDS
             if gone or old:
                 file.unlink(missing_ok=True)
 
 
-def _forget_older(file: Path) -> None:
+def _remove_older_copies(file: Path) -> None:
     for other in file.parent.glob(f"{file.name.partition('-')[0]}-*.parquet"):
         if other != file:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Flaky cells: the same code, environment and seed, and another outcome."""
+"""Flaky cells: different outcomes with the same code, environment and seed."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from numpy.typing import NDArray
 from reports.history.store import ABSENT, OUTCOMES, History, rows_of
 from reports.outcome import CellOutcome
 
-# Neither says anything of the cell: nothing was tried.
-_SILENT = [CellOutcome.UNAVAILABLE, CellOutcome.NOT_RUN]
+# Not results: the cell was not tried.
+_NO_RESULT = [CellOutcome.UNAVAILABLE, CellOutcome.NOT_RUN]
 _COLUMNS = ["id", "case", "target", "op", "line", "outcomes", "runs", "others", "places",
             "first", "last", "last_day", "commit", "example"]  # fmt: skip
 
 
 def flaky(past: History) -> pd.DataFrame:
-    """Cells that had different outcomes in runs that should not differ, newest first.
+    """Find cells with different outcomes in comparable runs, newest first.
 
-    Runs should not differ when commit, seed, python, system, processor, cores and all recorded
-    package versions are the same, and the work tree had no local changes. Records of one cell in
-    one run count likewise. Unavailable and not-run are no outcome of a cell.
+    Runs are comparable when commit, seed, python, system, processor, cores and all recorded
+    package versions are the same, and the work tree had no local changes. Several
+    records of a cell in one run are compared too. Unavailable and not-run do not count as outcomes.
 
     Returns:
-        ``id``, ``case``, ``target``, ``op``, ``line``; ``outcomes`` (a dict, how often each in
-        the groups that disagree), ``runs`` (their number), ``others`` (runs without the most
-        frequent outcome), ``places`` (groups of like runs that disagree), ``first``, ``last``
+        ``id``, ``case``, ``target``, ``op``, ``line``; ``outcomes`` (a dict of counts in
+        groups of runs that disagree), ``runs`` (their number), ``others`` (runs without the most
+        frequent outcome), ``places`` (number of groups that disagree), ``first``, ``last``
         (run names), ``last_day``, ``commit`` of the newest group and ``example`` (two runs of
         it that differ, or one that has both).
     """
-    seen = past.seen()
-    silent = sum(1 << OUTCOMES.index(each) for each in _SILENT)
+    seen = past.seen_outcomes()
+    ignored = sum(1 << OUTCOMES.index(each) for each in _NO_RESULT)
     found: dict[tuple[int, str], list[NDArray[np.int64]]] = {}
     for line, runs in _alike(past.runs):
-        bits = np.bitwise_or.reduce(seen[runs], axis=0) & np.uint32(~silent & 0xFFFFFFFF)
+        bits = np.bitwise_or.reduce(seen[runs], axis=0) & np.uint32(~ignored & 0xFFFFFFFF)
         for cell in np.flatnonzero(bits & (bits - np.minimum(bits, 1))):
             found.setdefault((int(cell), line), []).append(runs)
     rows = [_row(past, seen, cell, line, groups) for (cell, line), groups in found.items()]
@@ -46,8 +46,8 @@ def flaky(past: History) -> pd.DataFrame:
     )
 
 
-def incomparable(past: History) -> int:
-    """How many runs cannot be used to tell flaky cells: local changes, or an unknown commit."""
+def count_incomparable(past: History) -> int:
+    """Count runs that cannot reveal flaky cells: they have local changes or no known commit."""
     return sum(not _is_known(run) for run in rows_of(past.runs))
 
 
@@ -60,7 +60,7 @@ def _alike(runs: pd.DataFrame) -> list[tuple[str, NDArray[np.int64]]]:
     for position, run in enumerate(rows_of(runs)):
         names = ("line", "commit", "seed", "python", "platform", "processor", "cores")
         key = (*(run[name] for name in names), *sorted(run["packages"].items()))
-        # A run whose code is not known is like no other, but may disagree with itself.
+        # A run with unknown code is comparable with no other, but its records may disagree.
         own = () if _is_known(run) else (position,)
         groups.setdefault((*key, own), []).append(position)
     return [(key[0], np.array(group)) for key, group in groups.items()]
@@ -100,7 +100,7 @@ def _words(bits: int) -> list[str]:
     return [
         outcome.value
         for code, outcome in enumerate(OUTCOMES)
-        if bits >> code & 1 and outcome not in _SILENT
+        if bits >> code & 1 and outcome not in _NO_RESULT
     ]
 
 

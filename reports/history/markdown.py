@@ -1,4 +1,4 @@
-"""A view of a history as GitHub-flavoured Markdown of bounded length."""
+"""Render a view of a history as GitHub-flavoured Markdown of bounded length."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from reports.render.markdown import Bounded, more, prose, table
 
 
 def render(shown: View) -> str:
-    """The whole view; what does not fit is left out and named."""
+    """Render the view; the text names parts that it omits for length."""
     page = Bounded()
     page.add(f"# {prose(shown.title)}")
     page.add("\n".join(f"- {prose(item)}" for item in [*shown.facts, *shown.warnings]))

@@ -1,4 +1,4 @@
-"""The findings of a history as JSON, for other tools."""
+"""Render the findings of a history as JSON."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reports.history.view import Findings
 
 
 def render(past: History, found: Findings) -> str:
-    """Every row of every table that was asked for, and the runs they rest on.
+    """Render every row of every requested table, and the runs.
 
-    Numbers that are not finite are ``"inf"``, ``"-inf"``, ``"nan"``.
+    Numbers that are not finite become ``"inf"``, ``"-inf"``, ``"nan"``.
     """
     tables = {
         "runs": past.runs,

@@ -1,5 +1,5 @@
 """The best split of a series in two, on many series at once. Only numpy; see
-:mod:`reports.history.changes` for what is computed and why."""
+:mod:`reports.history.changes` for the method."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Ints = NDArray[np.int64]
 
 #: z from which a split counts as a step.
 THRESHOLD = 5.5
-#: How far below the largest z² a place may be the true one.
+#: A place whose z² is at most this far below the largest may be the true one.
 PLACE = 7.35
-#: A step must have lasted this many values; a shorter one is an outlier so far.
+#: A step must last this many values; a shorter one counts as an outlier.
 MIN_LENGTH = 3
 _NARROW = 4 * MIN_LENGTH  # windows are not searched below this
 # A bump shows in moving sums of half to all its length with at least this share of the z that a
@@ -25,9 +25,9 @@ _SCREEN = 0.65
 
 @dataclass
 class Series:
-    """Series without their gaps: values first, each series as long as it has values.
+    """Series without their gaps: the values of each series come first.
 
-    ``rows`` says where each value comes from, ``raw`` has them, ``smooth`` their running median.
+    ``rows`` has the original row of each value, ``raw`` the value, ``smooth`` a running median.
     ``sigma`` is the noise of each series, and at least a quarter of ``floor``, the smallest step
     that matters.
     """
@@ -41,13 +41,13 @@ class Series:
 
     @classmethod
     def from_values(cls, values: Floats, floor: float) -> Series:
-        """The columns of a table, rows in time, NaN where there is no value."""
+        """Make series of the columns of a table: rows in time order, NaN for missing values."""
         gone = np.isnan(values)
         rows = np.argsort(gone, axis=0, kind="stable")
         raw = np.take_along_axis(values, rows, axis=0)
         lengths = (~gone).sum(axis=0)
         steps = np.abs(np.diff(raw, axis=0))
-        # NaN sort last, so the middle of what is there is at half its length.
+        # NaN sort last, so the median of the values is at half their number.
         steps.sort(axis=0)
         steps = steps[((lengths - 1) // 2)[None, :], np.arange(raw.shape[1])[None, :]][0]
         sigma = np.maximum(1.4826 / np.sqrt(2) * steps, floor / 4)
@@ -62,13 +62,13 @@ class Series:
         return difference
 
     def take(self, kept: NDArray[np.bool_]) -> Series:
-        """Some of the series."""
+        """Select some of the series."""
         rows, raw, smooth = self.rows[:, kept], self.raw[:, kept], self.smooth[:, kept]
         return Series(rows, raw, smooth, self.lengths[kept], self.sigma[kept], self.floor)
 
 
 def _running_median(raw: Floats, lengths: Ints) -> Floats:
-    """Median of each value and two on both sides; at an end, of the five values there."""
+    """Median of each value and two on both sides; at an end, of the outer five values."""
     a, b, c, d, e = (raw[shift : len(raw) - 4 + shift] for shift in range(5))
     # The smaller and the larger middle of four values; with the fifth, the median of three.
     small = np.maximum(np.minimum(a, b), np.minimum(c, d))
@@ -87,18 +87,18 @@ class Best:
 
     at: Ints
     score: Floats
-    first: Ints  # smallest and largest split that cannot be told from the best
+    first: Ints  # smallest and largest split that may be the true one
     last: Ints
 
 
 def best_split(many: Series, series: Ints, low: Ints, high: Ints) -> Best:
-    """The split with the largest z in each segment ``[low, high)`` of a series."""
+    """Find the split with the largest z in each segment ``[low, high)`` of a series."""
     size = (high - low)[None, :]
     places = np.arange(int(size.max()))[:, None]
     width = many.smooth.shape[1]
     where = np.minimum(low[None, :] + places, (high - 1)[None, :]) * width + series[None, :]
     values = many.smooth.reshape(-1).take(where)
-    # Sums of differences from the first value: levels far from zero keep their digits.
+    # Subtract the first value first, to keep precision for levels far from zero.
     values -= values[:1].copy()
     sums = np.cumsum(values, axis=0)
     before = places + 1.0
@@ -136,7 +136,7 @@ def _uneven(many: Series) -> NDArray[np.bool_]:
 
 
 def search(many: Series) -> list[tuple[int, int]]:
-    """Series and place of everything that looks like a step."""
+    """Find candidates for steps, as pairs of series and place."""
     series = np.arange(len(many.lengths))
     low, high = np.zeros_like(many.lengths), many.lengths
     found: set[tuple[int, int]] = set()

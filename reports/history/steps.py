@@ -1,5 +1,4 @@
-"""Step changes: where a metric of a cell, an op or a target took a new level, and between which
-commits."""
+"""Step changes: lasting changes of a metric of a cell, an op or a target, with the commit range."""
 
 from __future__ import annotations
 
@@ -20,24 +19,24 @@ from reports.outcome import CellOutcome
 
 Floats = NDArray[np.float64]
 
-# Above any SQNR that float64 can show; stands for infinite, which is exact.
+# Above any SQNR in float64; replaces the infinite SQNR of an exact output.
 _EXACT_DB = 400.0
 _HUGE = 1e9
-_FEWEST_CELLS = 3  # a median of fewer cells is one of them
+_FEWEST_CELLS = 3  # a median of fewer is just one of the cells
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number whose steps are looked for.
+    """A metric that is searched for steps.
 
     Attributes:
         name: as in :meth:`History.metric`.
         unit: of ``before`` and ``after``.
-        worse: +1 when more is worse, -1 when less is.
+        worse: +1 if larger is worse, -1 if smaller is.
         floor: smallest step that matters: a share (0.25 is 25 %) when ``ratio``, else in the
             unit.
-        ratio: whether levels are compared by their quotient.
-        least: smallest difference in the unit that matters, besides ``floor``.
+        ratio: whether levels are compared by their ratio.
+        least: smallest difference in the unit that matters, in addition to ``floor``.
     """
 
     name: str
@@ -67,32 +66,32 @@ _COLUMNS = [
     "started_after", "day", "commit_before", "commit_after", "dirty", "between", "environment",
 ]  # fmt: skip
 
-# A cell that failed early took less time; only those that went all the way are compared.
+# A cell that failed early took less time: compare only cells that executed to the end.
 _EXECUTED = [CellOutcome.PASSED, CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.MISMATCH,
              CellOutcome.XPASSED]  # fmt: skip
 
 
 def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = None) -> pd.DataFrame:
-    """Every lasting change of level, newest first.
+    """Find every lasting change of level, newest first.
 
-    Series never mix systems and machines (``line``), and times not processors or numbers of
-    cores either. A level must have lasted three runs. Times count for cells that executed to
-    their end.
+    A series has runs of one system and machine (``line``) only; times also of one processor and
+    number of cores. A level must last three runs. Times count only for cells that executed to
+    the end.
 
     Args:
         past: a history.
-        by: ``"cell"``; or ``"op"`` (an op on a target) or ``"target"`` for the median over at
-            least three cells of how far each is from its own middle, which shows a small step
-            that all have in common.
-        metrics: names out of :data:`METRICS`; all by default.
+        by: ``"cell"``; or ``"op"`` (an op on a target) or ``"target"`` for the median deviation
+            of at least three cells from their own medians, which shows a small step that the
+            cells have in common.
+        metrics: names in :data:`METRICS`; all by default.
 
     Returns:
-        A row a step. ``name`` is the cell, the op or the target. ``before`` and ``after`` are
+        A row per step. ``name`` is the cell, the op or the target. ``before`` and ``after`` are
         medians in ``unit``. The step began after ``run_before`` and not later than
         ``run_after``; ``between`` counts other runs there. ``commit_before`` still has the old
         level, ``commit_after`` the new one; ``dirty`` says that one of the two had local
-        changes. ``environment`` says what else changed. ``nights`` counts the values on the new
-        level; ``lasts`` is False when another step followed.
+        changes. ``environment`` describes other changes. ``nights`` counts the values at the new
+        level; ``lasts`` is False if another step follows.
 
     Raises:
         UsageError: no such metric or grouping.
@@ -124,12 +123,12 @@ def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = No
     return made.sort_values(order, ascending=[False, True, True, True], ignore_index=True)
 
 
-def step_groups(found: pd.DataFrame) -> pd.DataFrame:
-    """Steps of one metric and target between the same two runs, together; newest first.
+def group_steps(found: pd.DataFrame) -> pd.DataFrame:
+    """Group steps of one metric and target between the same two runs; newest first.
 
-    One upgrade moves a thousand cells: this has a row for it. ``steps`` counts them, ``worse``
-    those for the worse; ``ratio`` and ``difference`` are medians; ``examples`` names the three
-    largest by ``score``.
+    An upgrade may move a thousand cells: it becomes one row. ``steps`` counts the steps, ``worse``
+    the steps for the worse; ``ratio`` and ``difference`` are medians; ``examples`` has the names
+    of the three largest by ``score``.
     """
     keys = ["metric", "unit", "line", "target", "started_before", "started_after"]
     columns = [*keys, "steps", "worse", "difference", "ratio", "day", "run_before", "run_after",
@@ -166,7 +165,7 @@ class _Series:
 
 
 class _Runs:
-    """The runs as plain lists, which are quick to look into."""
+    """The runs as plain dicts, which are faster than pandas rows."""
 
     def __init__(self, runs: pd.DataFrame) -> None:
         self.facts = rows_of(runs)
@@ -222,7 +221,7 @@ def _groups(past: History, by: str) -> list[_Series]:
 
 
 def _common(values: Floats, groups: list[NDArray[np.int64]]) -> Floats:
-    """Median over the cells of a group of how far each is from its own middle."""
+    """Median deviation of the cells of a group from their own medians."""
     centre = _median(values)
     made = np.full((len(values), len(groups)), np.nan)
     for position, members in enumerate(groups):
@@ -237,7 +236,7 @@ def _common(values: Floats, groups: list[NDArray[np.int64]]) -> Floats:
 
 
 def _median(values: Floats) -> Floats:
-    """Median of each column without its NaN; NaN for a column of them. No warnings."""
+    """Median of each column, ignoring NaN; NaN for a column of NaN only. No warnings."""
     ordered = np.sort(values, axis=0)
     number = (~np.isnan(values)).sum(axis=0)
     columns = np.arange(values.shape[1])

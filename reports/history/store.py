@@ -1,4 +1,4 @@
-"""A folder of runs, loaded: which runs, which cells, and arrays of what came of them."""
+"""Load a folder of runs: its runs, its cells and arrays of results."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ from harness.errors import RunUnreadable, UnknownCell
 from harness.record.folder import CELLS_FILE, RUN_FILE
 from harness.record.target import cell_id
 from reports import text
-from reports.history.compact import NAMES, NUMBERS, OUTCOMES, WORDS, Copy, forget_gone, open_copies
+from reports.history.compact import (
+    NAMES,
+    NUMBERS,
+    OUTCOMES,
+    WORDS,
+    CompactRun,
+    open_copies,
+    remove_stale_copies,
+)
 from reports.moment import parse_time
 
 __all__ = ["ABSENT", "OUTCOMES", "History", "load"]
 
-#: The code of a cell that a run neither expected nor recorded.
+#: Code of a cell that a run did not select.
 ABSENT = 255
-#: Where the compact copies lie, inside the folder of runs.
+#: Subfolder of the compact copies, in the folder of runs.
 CACHE = ".history"
 
 
@@ -34,17 +42,16 @@ class History:
     """Runs in the order they started, and their cells.
 
     Attributes:
-        folder: where the runs are.
-        runs: a row a run, indexed 0 … in time: ``run`` (folder name, with the part of a merged
-            run), ``path``, ``started``
-            (UTC), ``day``, ``line`` (system and machine: runs that can be compared), ``commit``,
-            ``dirty``, ``seed``, ``complete``, ``expected``, ``missing``, ``damage``, ``notes``,
-            ``python``, ``platform``, ``machine``, ``processor``, ``cores``, ``host``,
-            ``packages`` (a dict).
-        cells: a row a cell, indexed 0 …: ``id``, ``case``, ``target``, ``op``, ``suite`` as the
-            newest run that has the cell says.
+        folder: the folder of the runs.
+        runs: a row per run, indexed 0 … in time order: ``run`` (folder name, with the part of a
+            merged run), ``path``, ``started`` (UTC), ``day``, ``line`` (system and machine; only
+            runs of one line are comparable), ``commit``, ``dirty``, ``seed``, ``complete``,
+            ``expected``, ``missing``, ``damage``, ``notes``, ``python``, ``platform``,
+            ``machine``, ``processor``, ``cores``, ``host``, ``packages`` (a dict).
+        cells: a row per cell, indexed 0 …: ``id``, ``case``, ``target``, ``op``, ``suite``, from
+            the newest run that has the cell.
         outcomes: runs × cells, positions in :data:`OUTCOMES`, or :data:`ABSENT`.
-        problems: what could not be read or kept, a line each.
+        problems: problems of reading runs or writing copies, one line each.
     """
 
     folder: Path
@@ -52,12 +59,12 @@ class History:
     cells: pd.DataFrame
     outcomes: NDArray[np.uint8]
     problems: list[str]
-    copies: list[Copy] = field(repr=False)
+    copies: list[CompactRun] = field(repr=False)
     places: list[NDArray[np.int64]] = field(repr=False)
     _known: dict[str, NDArray[Any]] = field(default_factory=dict, repr=False)
 
     def metric(self, name: str) -> NDArray[np.float64]:
-        """One number of every cell in every run, runs × cells; NaN where there is none.
+        """Get one metric of every cell in every run, runs × cells; NaN if missing.
 
         Args:
             name: ``sqnr_db`` (dB, the worst output), ``bound_used`` (error / bound, worst),
@@ -72,7 +79,7 @@ class History:
         return self._known[name]
 
     def read(self, *names: str) -> None:
-        """Read several metrics at once, which is quicker than one after the other.
+        """Read several metrics at once, which is faster than one after the other.
 
         Raises:
             KeyError: there is no such metric.
@@ -81,17 +88,17 @@ class History:
             raise KeyError(f"no metric {unknown[0]!r}; there are {', '.join(NUMBERS)}")
         self._fill([name for name in names if name not in self._known], np.nan, np.float64)
 
-    def seen(self) -> NDArray[np.uint32]:
-        """All outcomes a cell had in a run as bits, since it may have several records."""
+    def seen_outcomes(self) -> NDArray[np.uint32]:
+        """Get the outcomes of each cell in each run as bits; a cell may have several records."""
         if "seen" not in self._known:
             self._fill(["seen"], 0, np.uint32)
         return self._known["seen"]
 
     def series(self, name: str) -> pd.DataFrame:
-        """One cell through time: a row for each run that expected or recorded it.
+        """Make a table of one cell: a row for each run that expected or recorded it.
 
-        Columns: those of :attr:`runs`, ``outcome``, ``stage``, ``error``, ``runtime`` and every
-        metric.
+        Columns: the columns of :attr:`runs`, ``outcome``, ``stage``, ``error``, ``runtime`` and
+        every metric.
 
         Raises:
             UnknownCell: no run has it.
@@ -116,15 +123,15 @@ class History:
         return table
 
     def words(self, run: int, name: str) -> dict[int, str]:
-        """``error``, ``stage`` or ``runtime`` of the cells of one run that have it."""
+        """Get ``error``, ``stage`` or ``runtime`` of the cells of one run, by cell."""
         values = self.copies[run].read([name])[name].to_pylist()
         pairs = zip(self.places[run].tolist(), values, strict=True)
         return {cell: value for cell, value in pairs if value is not None and cell >= 0}
 
     def select(self, *, cell: str = "*", target: str = "*", op: str = "*") -> History:
-        """The same runs with the cells that all three globs match (``*`` also matches ``/``).
+        """Select the cells that match all three globs (``*`` also matches ``/``).
 
-        ``cell`` may be spelled literally, whatever characters its name has.
+        ``cell`` may also be a literal id with any characters.
 
         Raises:
             UnknownCell: nothing matches.
@@ -175,97 +182,99 @@ def load(
 ) -> History:
     """Load every run directly below a folder.
 
-    The first load reads all records and leaves a compact copy of each run in ``.history`` of
-    that folder; later loads read those. Where it cannot be written, the history is made all the
-    same and ``problems`` says why. A run that cannot be read is left out and said.
+    The first load reads all records and stores a compact copy of each run in the subfolder
+    ``.history``; later loads read the copies. If a copy cannot be written, the load succeeds and
+    ``problems`` has the reason. A run that cannot be read is omitted and named in ``problems``.
 
     Args:
         folder: the folder of runs.
-        cache: False neither reads nor writes copies.
-        progress: called with the number of runs read so far, and of all.
+        cache: whether to read and write copies.
+        progress: called with the number of runs read so far and the number of all runs.
 
     Raises:
-        RunUnreadable: no such folder, or no run in it can be read.
+        RunUnreadable: the folder does not exist, or no run in it can be read.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise RunUnreadable(f"{folder} is not a folder of runs")
-    # A record of cells without its run.json is a run too, a damaged one.
+    # cells.jsonl without run.json is a damaged run.
     files = [*folder.glob(f"*/{RUN_FILE}"), *folder.glob(f"*/{CELLS_FILE}")]
     found = sorted({file.parent for file in files})
     problems: list[str] = []
-    copies: list[tuple[datetime, Copy]] = []
+    copies: list[tuple[datetime, CompactRun]] = []
     unwritten: list[str] = []
     for number, place in enumerate(found, start=1):
         try:
             opened, unkept = open_copies(place, folder / CACHE if cache else None)
-            copies += [(_started(place, copy.night.started), copy) for copy in opened]
+            copies += [(_started(place, copy.info.started), copy) for copy in opened]
         except RunUnreadable as error:
-            problems.append(f"left out: {error}")
+            problems.append(f"omitted: {error}")
             continue
         if unkept:
             unwritten.append(unkept)
-        problems += [f"{place.name}: {line}" for copy in opened for line in copy.night.damage]
+        problems += [f"{place.name}: {line}" for copy in opened for line in copy.info.damage]
         if progress is not None:
             progress(number, len(found))
     if cache:
-        forget_gone(folder / CACHE, found)
+        remove_stale_copies(folder / CACHE, found)
     if not copies:
         why = f": {problems[0]}" if problems else "; make one with: conform run"
         raise RunUnreadable(f"no readable run below {folder}{why}")
     if unwritten:
         problems.append(
-            f"{len(unwritten)} compact copies cannot be kept in {folder / CACHE}: {unwritten[0]}; "
-            "the next start reads those runs again in full"
+            f"{len(unwritten)} compact copies cannot be written to {folder / CACHE}: "
+            f"{unwritten[0]}; the next load reads these runs again in full"
         )
     copies = _once(copies, problems)
     copies.sort(key=lambda pair: (pair[0], pair[1].name))
     return _join(folder, copies, problems)
 
 
-def _once(copies: list[tuple[datetime, Copy]], problems: list[str]) -> list[tuple[datetime, Copy]]:
-    """Leave out parts of merged runs that are in the folder by themselves, too."""
+def _once(
+    copies: list[tuple[datetime, CompactRun]], problems: list[str]
+) -> list[tuple[datetime, CompactRun]]:
+    """Omit parts of merged runs that are also in the folder as runs of their own."""
 
-    alone: dict[tuple[str | None, ...], list[Copy]] = {}
+    alone: dict[tuple[str | None, ...], list[CompactRun]] = {}
     for _, copy in copies:
-        if not copy.night.name:
+        if not copy.info.name:
             alone.setdefault(_origin(copy), []).append(copy)
     kept = []
     for started, copy in copies:
-        others = alone.get(_origin(copy), []) if copy.night.name else []
-        # Two shards may have started in the same second; their cells tell them apart.
+        others = alone.get(_origin(copy), []) if copy.info.name else []
+        # Two shards may have started in the same second; their cells differ.
         mine = _names(copy) if others else set()
         same = next((other for other in others if mine <= _names(other)), None)
         if same is None:
             kept.append((started, copy))
         else:
-            problems.append(f"{copy.name} is here as {same.name}, too, and counts once")
+            problems.append(f"{copy.name} is also in the folder as {same.name}; it counts once")
     return kept
 
 
-def _origin(copy: Copy) -> tuple[str | None, ...]:
-    night, env = copy.night, copy.night.environment
-    return (night.started, str(night.seed), env.host, env.platform, env.machine, env.git_commit)
+def _origin(copy: CompactRun) -> tuple[str | None, ...]:
+    info, env = copy.info, copy.info.environment
+    return (info.started, str(info.seed), env.host, env.platform, env.machine, env.git_commit)
 
 
-def _names(copy: Copy) -> set[tuple[str, str]]:
+def _names(copy: CompactRun) -> set[tuple[str, str]]:
     names = copy.read(["case", "target"])
     return set(zip(*(column.to_pylist() for column in names.columns), strict=True))
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table by column name."""
+    """Convert a table to a list of dicts."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _join(folder: Path, dated: list[tuple[datetime, Copy]], problems: list[str]) -> History:
+def _join(folder: Path, dated: list[tuple[datetime, CompactRun]], problems: list[str]) -> History:
     known: dict[tuple[str, str], int] = {}
     facts: list[tuple[str, str, str, str]] = []
     shared: dict[str, NDArray[np.int64]] = {}
     copies = [copy for _, copy in dated]
     places: list[NDArray[np.int64]] = []
     for copy in copies:
-        key = copy.night.names
+        key = copy.info.names
         if key not in shared:
             names = copy.read(NAMES)
             rows = list(zip(*(names[name].to_pylist() for name in NAMES), strict=True))
@@ -283,18 +292,18 @@ def _join(folder: Path, dated: list[tuple[datetime, Copy]], problems: list[str])
     return History(folder, runs, cells, outcomes, problems, copies, places)
 
 
-def _started(place: Path, said: str) -> datetime:
-    started = parse_time(said)
+def _started(place: Path, value: str) -> datetime:
+    started = parse_time(value)
     if started is None:
         raise RunUnreadable(
-            f"{place / RUN_FILE} does not say when the run started ({text.line(said, 80)!r}), "
-            "so it has no place in a history"
+            f"{place / RUN_FILE} has no valid start time ({text.line(value, 80)!r}), "
+            "so the history cannot order the run"
         )
     return started
 
 
-def _row(started: datetime, copy: Copy) -> dict[str, Any]:
-    night, env = copy.night, copy.night.environment
+def _row(started: datetime, copy: CompactRun) -> dict[str, Any]:
+    info, env = copy.info, copy.info.environment
     system = env.platform.partition(" ")[0]
     return {
         "run": copy.name,
@@ -304,16 +313,16 @@ def _row(started: datetime, copy: Copy) -> dict[str, Any]:
         "line": " ".join(part for part in (system, env.machine) if part) or "unknown host",
         "commit": env.git_commit or "",
         "dirty": env.git_dirty,
-        "seed": night.seed,
-        "complete": not night.incompleteness,
-        "expected": night.expected,
-        "missing": night.missing,
-        "damage": len(night.damage),
-        "notes": "; ".join(night.incompleteness),
+        "seed": info.seed,
+        "complete": not info.incompleteness,
+        "expected": info.expected,
+        "missing": info.missing,
+        "damage": len(info.damage),
+        "notes": "; ".join(info.incompleteness),
         "python": env.python,
         "platform": env.platform,
         "machine": env.machine,
-        # One name stands for processors with other vectors, whose kernels and times are others.
+        # Processors of one name may have other vector units, and so other kernels and times.
         "processor": f"{env.processor} {env.vectors}".strip(),
         "cores": env.cores,
         "host": env.host,

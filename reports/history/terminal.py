@@ -1,4 +1,4 @@
-"""A view of a history for a terminal. rich is imported when something is shown."""
+"""Print a view of a history on a terminal. rich is imported only to print."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def render(shown: View, console: Console | None = None) -> None:
-    """Print it; a table that is wider than the terminal becomes a list."""
+    """Print the view; a table wider than the terminal becomes a list."""
     from rich.console import Console
 
     out = console or Console()
@@ -24,7 +24,7 @@ def render(shown: View, console: Console | None = None) -> None:
     for part in shown.sections:
         print_section(out, part.title)
         if not part.rows:
-            continue  # the title has said how many there are
+            continue  # the title has the number
         if part.note:
             out.print(safe_text(part.note, "dim"))
         _rows(part, out)
@@ -37,7 +37,7 @@ def _rows(part: Section, out: Console) -> None:
     table = new_table(*part.columns)
     for row in part.rows:
         table.add_row(*(safe_text(value) for value in row))
-    # rich drops columns that do not fit without a word.
+    # rich silently drops columns that do not fit.
     wide = out.options.update(max_width=1000)
     if out.measure(table, options=wide).maximum <= out.width:
         out.print(table)

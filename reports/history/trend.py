@@ -1,4 +1,4 @@
-"""Trends: what each target came to, day by day, with every outcome apart."""
+"""Trends: results of each target, day by day, with every outcome counted."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from reports.tables import column
 _SUMS = ["seconds", "program_bytes", "delegates", "delegated_nodes", "undelegated_nodes"]
 _NOT_RUN = OUTCOMES.index(CellOutcome.NOT_RUN)
 _COUNTED = ["cells", "rated", "conclusive", "passed", "red"]
-# What one cell of each outcome adds to each number, as summary.Totals counts it.
+# Contribution of one cell of each outcome to each number, as summary.Totals counts it.
 _WEIGHTS = np.array(
     [[getattr(Totals("", Counter([each])), name) for name in _COUNTED] for each in OUTCOMES]
 )
 
 
 def trends(past: History, *, by: str = "day") -> pd.DataFrame:
-    """A row per day (or run), line and target, in time order.
+    """Make a table with a row per day (or run), line and target, in time order.
 
-    A day's runs on one line count together, each cell once, with its newest record of that day:
-    a second run of some targets adds to the first, and one that was killed does not wipe it out.
+    The runs of a day on one line count together, each cell once with its newest record of that
+    day: a second run of some targets adds to the first, and a killed run does not hide it.
 
     Args:
         past: a history.
@@ -37,9 +37,9 @@ def trends(past: History, *, by: str = "day") -> pd.DataFrame:
     Returns:
         ``day``, ``run`` (the newest of the day), ``started`` (of that run), ``line``, ``commit``,
         ``target``, ``runs`` and ``incomplete`` (runs of the day that have cells of the target,
-        and those of them that did not end or lack records), ``cells``, ``rated`` (all but the
+        and such runs that did not finish or lack records), ``cells``, ``rated`` (all but the
         unsupported), ``conclusive`` (passed, red, or failed as predicted), ``passed``,
-        ``pass_rate`` (passed / rated; NaN where nothing is conclusive), ``red``, a column for
+        ``pass_rate`` (passed / rated; NaN if nothing is conclusive), ``red``, a column for
         each outcome as in :func:`reports.tables.totals`, ``appeared`` and ``disappeared`` (cells,
         against the day before that has the target, on the line), and sums over the cells:
         ``seconds``, ``program_bytes``, ``delegates``, ``delegated_nodes``, ``undelegated_nodes``.
@@ -63,7 +63,7 @@ def trends(past: History, *, by: str = "day") -> pd.DataFrame:
         known = before.get(str(line), np.zeros_like(there))
         appeared = np.bincount(codes[there & ~known], minlength=len(names))
         gone = np.bincount(codes[known & ~there], minlength=len(names))
-        # A target that was left out this time is compared when it comes again.
+        # A target that is missing this time is compared with its next results.
         here = counts.any(axis=1)[codes]
         before[str(line)] = np.where(here, there, known)
         gone = np.where(counts.any(axis=1), gone, 0)
@@ -104,12 +104,12 @@ def trends(past: History, *, by: str = "day") -> pd.DataFrame:
 def _newest(
     outcomes: NDArray[np.uint8], runs: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """For each cell the run whose word counts, and the word."""
+    """Find the run whose result counts for each cell, and the outcome."""
     picked = np.full(outcomes.shape[1], runs[0])
     word = outcomes[runs[0]].copy()
     for run in runs[1:]:
         new = outcomes[run]
-        # A run in which the cell has no record says less than one in which it has.
+        # A run without a record of the cell does not replace a run with one.
         better = (new != ABSENT) & ((new != _NOT_RUN) | (word == ABSENT))
         picked[better], word[better] = run, new[better]
     return picked, word

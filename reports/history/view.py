@@ -1,4 +1,4 @@
-"""What is shown of a history, as plain tables of text; terminal and Markdown print them."""
+"""The tables of a history as text, for terminal and Markdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from reports import text
 from reports.columns import columns
 from reports.history.broken import first_bad
-from reports.history.flakiness import flaky, incomparable
-from reports.history.steps import step_groups, steps
+from reports.history.flakiness import count_incomparable, flaky
+from reports.history.steps import group_steps, steps
 from reports.history.store import History, rows_of
 from reports.history.trend import trends
 from reports.history.words import bars, commits, level, move, outcomes
@@ -27,7 +27,7 @@ PARTS = ("nights", "steps", "flaky", "first-bad")
 
 @dataclass
 class Section:
-    """A heading, a table, what it means, and how many rows it leaves out."""
+    """A heading, a table, an explanation, and the number of omitted rows."""
 
     title: str
     columns: list[str]
@@ -38,7 +38,7 @@ class Section:
 
 @dataclass
 class View:
-    """Everything that is printed."""
+    """All texts of a history, ready to print."""
 
     title: str
     facts: list[str]
@@ -48,7 +48,7 @@ class View:
 
 @dataclass
 class Findings:
-    """The tables behind a view; those that were not asked for are None."""
+    """The tables behind a view; tables that were not requested are None."""
 
     nights: pd.DataFrame | None = None
     steps: pd.DataFrame | None = None
@@ -58,8 +58,10 @@ class Findings:
 
 
 def find(past: History, parts: Sequence[str], *, by: str = "cell", cell: str = "") -> Findings:
-    """Make the tables that ``parts`` of :data:`PARTS` name, and the series of one cell; the runs of
-    a single day stand one by one."""
+    """Compute the tables that ``parts`` (of :data:`PARTS`) name, and the series of one cell.
+
+    If all runs are of one day, they are listed one by one.
+    """
     return Findings(
         nights=trends(past, by=_unit(past)) if "nights" in parts and not cell else None,
         steps=steps(past, by=by) if "steps" in parts else None,
@@ -69,8 +71,8 @@ def find(past: History, parts: Sequence[str], *, by: str = "cell", cell: str = "
     )
 
 
-def view(past: History, found: Findings, *, limit: int) -> View:
-    """Spell the tables, ``limit`` rows each."""
+def make_view(past: History, found: Findings, *, limit: int) -> View:
+    """Format the tables, with at most ``limit`` rows each."""
     runs = past.runs
     partial = int((~runs["complete"]).sum())
     facts = [
@@ -84,7 +86,7 @@ def view(past: History, found: Findings, *, limit: int) -> View:
     made = View(f"history of {past.folder}", facts, [text.line(each, 500) for each in warnings])
     if found.nights is not None:
         unit = _unit(past)
-        made.sections += [_targets(found.nights, unit), _nights(past, found.nights, limit, unit)]
+        made.sections += [_targets(found.nights, unit), _days(past, found.nights, limit, unit)]
     if found.cell is not None:
         made.sections.append(_cell(found.cell, limit))
     if found.steps is not None:
@@ -97,7 +99,7 @@ def view(past: History, found: Findings, *, limit: int) -> View:
 
 
 def _unit(past: History) -> str:
-    """``day``, or ``run`` where all are of one day."""
+    """``day``, or ``run`` if all runs are of one day."""
     return "run" if past.runs["day"].nunique() == 1 and len(past.runs) > 1 else "day"
 
 
@@ -135,7 +137,7 @@ def _targets(table: pd.DataFrame, unit: str) -> Section:
         ],
         rows,
         f"bars: the last {text.count(len(days), unit)}{' with runs' if unit == 'day' else ''}, "
-        f"each row against its own highest; · nothing conclusive in that {unit}",
+        f"each row scaled to its own maximum; · no conclusive cell in that {unit}",
     )
 
 
@@ -149,7 +151,7 @@ def _rate(row: Any) -> str:
     return f"{row['passed']:,} of {row['rated']:,} ({text.percent(row['passed'], row['rated'])})"
 
 
-def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
+def _days(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
     kept = ["passed", "rated", "conclusive", "red", "xfailed", "passed_vacuously",
             "lowered_only", "unsupported", "unavailable", "not_run", "disappeared",
             "seconds"]  # fmt: skip
@@ -167,10 +169,10 @@ def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Sectio
         ])  # fmt: skip
     names = [unit, "line", "commit", "passed of rated", "red", "xfailed",
              CellOutcome.VACUOUS.label, CellOutcome.LOWERED.label, "unsupported", "unavailable",
-             "not run", "gone", "time"]  # fmt: skip
-    note = f"gone: cells that the {unit} before had; time: of all cells, one after the other"
+             "not run", "disappeared", "time"]  # fmt: skip
+    note = f"disappeared: cells that only the previous {unit} had; time: sum over all cells"
     return Section(
-        "Nights" if unit == "day" else f"Runs of {table['day'].iloc[0]}",
+        "Days" if unit == "day" else f"Runs of {table['day'].iloc[0]}",
         names,
         rows,
         note,
@@ -179,7 +181,7 @@ def _nights(past: History, table: pd.DataFrame, limit: int, unit: str) -> Sectio
 
 
 def _steps(table: pd.DataFrame, limit: int) -> Section:
-    groups = step_groups(table)
+    groups = group_steps(table)
     rows = []
     for row in rows_of(groups.head(limit)):
         first = table[
@@ -188,7 +190,7 @@ def _steps(table: pd.DataFrame, limit: int) -> Section:
             & (table["started_after"] == row["started_after"])
         ].iloc[0]
         also = [row["environment"]] if row["environment"] else []
-        also += [f"{text.count(row['between'], 'run')} between"] if row["between"] else []
+        also += [f"{text.count(row['between'], 'run')} in between"] if row["between"] else []
         rows.append([
             row["day"], row["metric"],
             f"{row['worse']:,} worse, {row['steps'] - row['worse']:,} better",
@@ -198,8 +200,8 @@ def _steps(table: pd.DataFrame, limit: int) -> Section:
             text.line(row["target"], _NAME), commits(row, "commit_before", "commit_after"),
             text.line("; ".join(also), _DETAIL),
         ])  # fmt: skip
-    note = "A level that lasted three runs; of several at once the clearest is shown."
-    columns = ["since", "metric", "cells", "clearest", "target", "commits", "changed with it"]
+    note = "Levels that lasted three or more runs; the table shows the clearest step of each group."
+    columns = ["since", "metric", "cells", "clearest step", "target", "commits", "other changes"]
     title = f"Step changes: {len(table):,} in {text.count(len(groups), 'group')}, newest first"
     return Section(title, columns, rows, note, max(0, len(groups) - limit))
 
@@ -207,8 +209,8 @@ def _steps(table: pd.DataFrame, limit: int) -> Section:
 def _first_bad(table: pd.DataFrame, limit: int) -> Section:
     rows = []
     for row in rows_of(table.head(limit)):
-        gap = f"; between: {outcomes(row['between'])}" if row["between"] else ""
-        since = "never passed here" if row["never_passed"] else f"good in {row['last_good']}"
+        gap = f"; in between: {outcomes(row['between'])}" if row["between"] else ""
+        since = "never passed" if row["never_passed"] else f"good in {row['last_good']}"
         rows.append([
             row["day"], text.line(row["id"], _NAME), CellOutcome(row["now"]).label,
             text.line(f"{row['first_bad']}; {since}{gap}", _DETAIL),
@@ -231,12 +233,12 @@ def _flaky(past: History, table: pd.DataFrame, limit: int) -> Section:
         ]
         for row in rows_of(table.head(limit))
     ]  # fmt: skip
-    unknown = incomparable(past)
-    note = "The same commit, seed, packages and machine, and another outcome."
+    unknown = count_incomparable(past)
+    note = "Different outcomes with the same commit, seed, packages and machine."
     if unknown:
         note += (f" {text.count(unknown, 'run has', 'runs have')} local changes or no commit and "
                  "cannot be compared.")  # fmt: skip
-    columns = ["last", "cell", "outcomes", "other than usual", "commit", "runs"]
+    columns = ["last", "cell", "outcomes", "unusual", "commit", "runs"]
     title = f"Flaky: {text.count(len(table), 'cell')}"
     return Section(title, columns, rows, note, max(0, len(table) - limit))
 

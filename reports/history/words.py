@@ -1,4 +1,4 @@
-"""How the findings of a history are spelled: shared by terminal and Markdown."""
+"""Format values in the findings of a history, for terminal and Markdown."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from reports import text
 from reports.outcome import CellOutcome
 
 _BARS = "▁▂▃▄▅▆▇█"
-#: Stands in a row of bars where nothing was conclusive.
+#: Shown in a row of bars where nothing was conclusive.
 NOTHING = "·"
 
 
 def bars(values: Sequence[float | None]) -> str:
-    """A character a value, as high as the value is against the largest; 0 is the lowest bar."""
+    """Draw one character per value, scaled to the largest; 0 is the lowest bar."""
     top = max((value for value in values if value), default=0)
     made = ""
     for value in values:
@@ -24,13 +24,13 @@ def bars(values: Sequence[float | None]) -> str:
         elif not value:
             made += _BARS[0]
         else:
-            # The least that is not zero is seen, too.
+            # A value above zero is always higher than zero.
             made += _BARS[max(1, math.ceil(value / top * (len(_BARS) - 1)))]
     return made
 
 
 def level(value: float, unit: str) -> str:
-    """A level of a metric with its unit."""
+    """Format a level of a metric with its unit."""
     if unit == "s":
         return text.seconds(value)
     if unit == "B":
@@ -43,7 +43,7 @@ def level(value: float, unit: str) -> str:
 
 
 def move(unit: str, difference: float, ratio: float) -> str:
-    """How far a level moved: in percent where levels are compared so, else in the unit."""
+    """Format the change of a level: in percent for times and sizes, else in its unit."""
     if unit in ("s", "B") and math.isfinite(ratio):
         return f"{100 * (ratio - 1):+.3g} %"
     if not math.isfinite(difference):
@@ -52,7 +52,7 @@ def move(unit: str, difference: float, ratio: float) -> str:
 
 
 def commits(row: Mapping[str, Any], old: str, new: str) -> str:
-    """``abc..def``: after the first, not later than the second."""
+    """Format a range of commits ``abc..def``: after the first, up to the second."""
     first, second = (text.line(str(row[name]), 12).removesuffix("…")[:10] for name in (old, new))
     local = ", local changes" if row["dirty"] else ""
     if first and first == second:
@@ -61,7 +61,7 @@ def commits(row: Mapping[str, Any], old: str, new: str) -> str:
 
 
 def outcomes(counts: Mapping[str, int]) -> str:
-    """``passed, delegated ×5, crashed ×1``."""
+    """Format counts of outcomes: ``passed, delegated ×5, crashed ×1``."""
     named = [
         f"{CellOutcome(name).label if name != 'absent' else 'absent'} ×{number:,}"
         for name, number in counts.items()

@@ -52,7 +52,7 @@ def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
             continue
         keys = _Keys(past, shown)
         made["remarks"] += [text.line(line, 300) for line in past.problems]
-        unknown = history.incomparable(past)
+        unknown = history.count_incomparable(past)
         if unknown:
             made["remarks"].append(
                 f"{text.count(unknown, 'run')} with local changes or an unknown commit cannot "

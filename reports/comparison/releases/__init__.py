@@ -1,16 +1,16 @@
-"""Releases held against each other: the same cells in several, one step from each to the next.
+"""Compare the same cells in several releases, each release with the previous one.
 
 ::
 
     from harness.record.folder import load
-    from reports.comparison.releases import steps
+    from reports.comparison.releases import compare_releases
 
-    for step in steps([load("old"), load("new")]):
+    for step in compare_releases([load("old"), load("new")]):
         step.before, step.after, step.rows, step.gained, step.lost
 """
 
 from __future__ import annotations
 
-from reports.comparison.releases.compare import BackendRow, Step, release_of, steps
+from reports.comparison.releases.compare import BackendRow, Step, compare_releases, find_release
 
-__all__ = ["BackendRow", "Step", "release_of", "steps"]
+__all__ = ["BackendRow", "Step", "compare_releases", "find_release"]

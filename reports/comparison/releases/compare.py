@@ -1,4 +1,4 @@
-"""What one release changed against the one before it, a row a backend; renderers are beside it."""
+"""Compare each release with the previous one, in one row per backend."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from reports.comparison.snapshot import CellFacts
 from reports.outcome import CellOutcome
 
 _NUMERICS = (ChangeKind.NUMERICS_WORSE, ChangeKind.BOUND_UP, ChangeKind.QUALITY_WORSE)
-# Between two runs a single cell's clock tells nothing; the median of a backend's does. Who executes
-# a cell follows from what is delegated.
+# The time of a single cell is too noisy; the median over a backend is not. The runtime of a cell
+# follows from its delegation.
 _LEFT_OUT = (ChangeKind.TIME_UP, ChangeKind.RUNTIME_CHANGED)
 _STAGE = "lower"
-# Cells that lower in less say nothing of a release: the clock's own noise is as large.
+# Times below this are mostly noise.
 _LEAST_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
 class BackendRow:
-    """What a step changed on one backend, in cells of it that both releases have.
+    """Changes of one backend between two releases, over its cells in both.
 
     Attributes:
         backend: its name.
         compared: number of cells.
-        passing: how many pass before and now.
-        gained: pass now and did not.
-        lost: passed and do not now.
-        numerics: worse by the thresholds of a diff, and better.
-        delegation: calls lost by the delegate in a cell, and gained.
-        bytes: of all programs that both have, before and now.
-        lowering: median of the ratios of the seconds of ``lower``, now to before, of cells that
-            took it on one host; None where there is none.
+        passing: number of passing cells before and now.
+        gained: number of cells that pass now but did not before.
+        lost: number of cells that passed before but do not now.
+        numerics: number of cells with worse and with better numerics, by the thresholds of a diff.
+        delegation: number of cells that lost and that gained delegated calls.
+        bytes: size of all programs that both releases have, before and now.
+        lowering: median ratio of the time of ``lower``, now to before, over cells that ran on the
+            same host; None without such cells.
     """
 
     backend: str
@@ -56,17 +56,17 @@ class BackendRow:
 
 @dataclass(frozen=True)
 class Step:
-    """From one release to the next.
+    """Changes from one release to the next.
 
     Attributes:
         before: the older release.
         after: the newer one.
-        rows: a backend each, in the order of the cells.
-        gained: the cells that pass now and did not, as pairs of before and now.
-        lost: those that passed and do not now.
-        worse: what else got worse, as a diff has it.
-        better: what else got better: what the reverse of the diff says got worse.
-        remarks: what could not be compared.
+        rows: one row per backend, in the order of the cells.
+        gained: cells that pass now but did not before, as pairs of before and now.
+        lost: cells that passed before but do not now, as such pairs.
+        worse: other changes for the worse, as in a diff.
+        better: other changes for the better: changes for the worse in the reverse diff.
+        remarks: notes about parts that could not be compared.
     """
 
     before: str
@@ -79,47 +79,49 @@ class Step:
     remarks: list[str]
 
 
-def release_of(run: Run) -> str:
-    """The release of a run.
+def find_release(run: Run) -> str:
+    """Find the release of ExecuTorch that a run tested.
 
     Raises:
-        UsageError: the run does not say, or is merged of several.
+        UsageError: the run has no release, or is merged from runs of several releases.
     """
     places: list[Environment] = [part.environment for part in run.info.merged_from]
     found = {place.packages.get(PACKAGE, "") for place in places or [run.info.environment]}
     if len(found) > 1:
-        raise UsageError(f"{run.path} is merged of runs with {PACKAGE} {', '.join(sorted(found))}")
+        raise UsageError(
+            f"{run.path} is merged from runs with {PACKAGE} {', '.join(sorted(found))}"
+        )
     release = found.pop()
     if not release:
-        raise UsageError(f"{run.path} does not say which {PACKAGE} it ran with")
+        raise UsageError(f"{run.path} does not record its version of {PACKAGE}")
     return release
 
 
-def steps(runs: Sequence[Run], names: Sequence[str] = ()) -> list[Step]:
-    """The steps between runs of several releases, in the order in which they are given.
+def compare_releases(runs: Sequence[Run], names: Sequence[str] = ()) -> list[Step]:
+    """Compare runs of several releases, each with the previous one in the given order.
 
     Args:
         runs: at least two.
-        names: what they are called; by default their releases.
+        names: names of the runs; by default their releases.
 
     Raises:
-        UsageError: there is one run only, or one does not say its release.
+        UsageError: there are fewer than two runs, or a run does not record its release.
     """
     if len(runs) < 2:
-        raise UsageError("one release alone cannot be compared; name two runs")
-    called = list(names) or [release_of(run) for run in runs]
+        raise UsageError("cannot compare a single release; name two or more runs")
+    labels = list(names) or [find_release(run) for run in runs]
     return [
-        _step(a, b, old, new) for (a, old), (b, new) in pairwise(zip(runs, called, strict=True))
+        _step(a, b, old, new) for (a, old), (b, new) in pairwise(zip(runs, labels, strict=True))
     ]
 
 
 def _step(before: Run, after: Run, old: str, new: str) -> Step:
     forwards, backwards = diff(before, after), diff(after, before)
     pairs = _pairs(forwards)
-    describe_move = [(a, b) for a, b in pairs if a.outcome.is_pass != b.outcome.is_pass]
-    gained = [(a, b) for a, b in describe_move if b.outcome.is_pass]
-    lost = [(a, b) for a, b in describe_move if a.outcome.is_pass]
-    named = {_id(b) for _, b in describe_move}
+    changed = [(a, b) for a, b in pairs if a.outcome.is_pass != b.outcome.is_pass]
+    gained = [(a, b) for a, b in changed if b.outcome.is_pass]
+    lost = [(a, b) for a, b in changed if a.outcome.is_pass]
+    named = {_id(b) for _, b in changed}
     ratios = _lowering(before, after)
     rows = [
         _row(backend, pairs, forwards, backwards, ratios)
@@ -140,7 +142,7 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
 
 
 def _pairs(found: Diff) -> list[tuple[CellFacts, CellFacts]]:
-    """The cells that both have, and that at least one of them tried."""
+    """Cells that both runs have and that at least one of them executed or tried to."""
     return [
         (a, b)
         for name, b in found.after.cells.items()
@@ -186,7 +188,7 @@ def _row(
 
 
 def _lowering(before: Run, after: Run) -> dict[str, list[float]]:
-    """By backend, what lowering takes now relative to before, a ratio a cell."""
+    """Ratios of the time of ``lower``, now to before, of each cell by backend."""
     if not facts.same_host(before.info.environment, after.info.environment):
         return {}
     found: dict[str, list[float]] = {}

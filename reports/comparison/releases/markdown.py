@@ -1,4 +1,4 @@
-"""A comparison of releases as GitHub-flavoured Markdown of bounded length."""
+"""Render a comparison of releases as GitHub-flavoured Markdown of bounded length."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from reports.comparison.releases.words import (
     NOTE,
     describe_improvement,
     describe_move,
-    headline,
     row_figures,
+    summarize_step,
 )
 from reports.comparison.snapshot import CellFacts
 from reports.render.markdown import Bounded, code, more, prose, table
@@ -24,27 +24,30 @@ _REASON = 300
 
 
 def render(found: list[Step], *, made: str = "") -> str:
-    """The whole comparison; what does not fit is left out and named.
+    """Render the comparison; the text names parts that it omits for length.
 
     Args:
         found: the steps, oldest first.
-        made: the command that made the runs, where it is known.
+        made: the command that produced the runs; empty if unknown.
     """
     page = Bounded()
-    page.add("# What releases changed")
+    page.add("# Changes between releases")
     if made:
         page.add(f"Generated from the runs of {code(made)}.")
     page.add(NOTE)
     for step in found:
         name = f"{step.before} → {step.after}"
-        page.add(f"## {name}\n\n{prose(headline(step))}.")
+        page.add(f"## {name}\n\n{prose(summarize_step(step))}.")
         page.add(table(list(COLUMNS), [list(map(prose, row_figures(row))) for row in step.rows]))
         for title, pairs in (("Newly failing", step.lost), ("Newly passing", step.gained)):
             if pairs:
                 page.add(f"### {title}\n\n{_causes(pairs)}", name=f"{title}, {name}")
         worse = [(one, one.kind.label, one.description) for one in step.worse]
         good = [(one, *describe_improvement(one)) for one in step.better]
-        for title, changes in (("Worse otherwise", worse), ("Better otherwise", good)):
+        for title, changes in (
+            ("Other changes for the worse", worse),
+            ("Other changes for the better", good),
+        ):
             if changes:
                 page.add(f"### {title}\n\n{_changes(changes)}", name=f"{title}, {name}")
         page.add("\n".join(f"- {prose(remark)}" for remark in step.remarks))
@@ -52,7 +55,7 @@ def render(found: list[Step], *, made: str = "") -> str:
 
 
 def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> str:
-    """Cells by what is or was wrong with them, the most first."""
+    """Group cells by target and change, largest group first."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for before, after in pairs:
         groups[after.target, describe_move(before, after)].append(after.case)
@@ -61,12 +64,12 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> str:
         [code(target), f"{len(cases):,}", prose(said, _REASON), _examples(cases)]
         for (target, said), cases in ordered[:_CAUSES]
     ]
-    head = ["target", "cells", "what", "such as"]
+    head = ["target", "cells", "change", "examples"]
     return "\n\n".join([table(head, body), *more(len(ordered) - _CAUSES)])
 
 
 def _changes(changes: list[tuple[Change, str, str]]) -> str:
-    """Changes that move no cell over the line, by kind and target."""
+    """Group changes of cells whose verdict stays the same by kind and target."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for change, kind, said in changes:
         groups[kind, change.target].append(f"{code(change.id, 120)}: {prose(said, _REASON)}")
@@ -75,7 +78,7 @@ def _changes(changes: list[tuple[Change, str, str]]) -> str:
         [prose(kind), code(target), f"{len(some):,}", some[0]]
         for (kind, target), some in ordered[:_CAUSES]
     ]
-    head = ["kind", "target", "cells", "such as"]
+    head = ["kind", "target", "cells", "example"]
     return "\n\n".join([table(head, body), *more(len(ordered) - _CAUSES)])
 
 

@@ -1,4 +1,4 @@
-"""A comparison of releases as one HTML page that needs nothing else."""
+"""Render a comparison of releases as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from reports.comparison.releases.words import (
     NOTE,
     describe_improvement,
     describe_move,
-    headline,
     row_figures,
+    summarize_step,
 )
 from reports.comparison.snapshot import CellFacts
 
@@ -20,7 +20,7 @@ _CELLS = 500
 
 
 def render(found: list[Step]) -> str:
-    """The whole page. Text of records reaches it through Jinja2 with autoescape alone."""
+    """Render the page. Jinja2 escapes all text from records."""
     names = [found[0].before, *(step.after for step in found)] if found else []
     return (
         jinja.environment()
@@ -39,10 +39,10 @@ def _view(step: Step) -> dict[str, object]:
     lists = {
         "Newly failing": _causes(step.lost),
         "Newly passing": _causes(step.gained),
-        "Worse otherwise": _grouped(
+        "Other changes for the worse": _grouped(
             [(one.kind.label, one.target, one.id, one.description) for one in step.worse]
         ),
-        "Better otherwise": _grouped(
+        "Other changes for the better": _grouped(
             [
                 (describe_improvement(one)[0], one.target, one.id, describe_improvement(one)[1])
                 for one in step.better
@@ -52,7 +52,7 @@ def _view(step: Step) -> dict[str, object]:
     return {
         "before": step.before,
         "after": step.after,
-        "headline": headline(step),
+        "headline": summarize_step(step),
         "tone": "bad" if step.lost else "good",
         "rows": [row_figures(row) for row in step.rows],
         "lists": {title: groups for title, groups in lists.items() if groups},
@@ -70,7 +70,7 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> list[dict[str, object]]
 
 
 def _grouped(lines: list[tuple[str, str, str, str]]) -> list[dict[str, object]]:
-    """Cells with what is said of each, by what is said of all and target, the most first."""
+    """Group cells with their details by change and target, largest group first."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for what, target, cell, said in lines:
         groups[what, target].append((cell, said))

@@ -1,4 +1,4 @@
-"""A comparison of releases as JSON, in full."""
+"""Render a complete comparison of releases as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reports.comparison.snapshot import CellFacts
 
 
 def render(found: list[Step]) -> str:
-    """One object a step, with every cell."""
+    """Render one object per step, with every cell."""
     steps = [
         {
             "before": step.before,

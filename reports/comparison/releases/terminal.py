@@ -1,4 +1,4 @@
-"""A comparison of releases for a terminal."""
+"""Print a comparison of releases on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from reports.comparison.releases.compare import Step
-from reports.comparison.releases.words import COLUMNS, describe_move, headline, row_figures
+from reports.comparison.releases.words import COLUMNS, describe_move, row_figures, summarize_step
 from reports.comparison.snapshot import CellFacts
 from reports.console import new_table, print_more, print_section, safe_text
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def render(found: list[Step], console: Console | None = None, *, limit: int = 20) -> None:
-    """Print each step: a row a backend, then the cells that came to pass and those that ceased to.
+    """Print each step: a row per backend, then newly failing and newly passing cells.
 
     Args:
         found: the steps, oldest first.
-        console: where to; by default standard output.
-        limit: cells to print of each kind.
+        console: by default standard output.
+        limit: largest number of cells to print of each kind.
     """
     from rich.console import Console
 
     out = console or Console()
     for step in found:
         out.rule(safe_text(f"{step.before} → {step.after}", "bold"), align="left")
-        out.print(safe_text(f"{headline(step)}."))
+        out.print(safe_text(f"{summarize_step(step)}."))
         table = new_table(*COLUMNS)
         for row in step.rows:
             table.add_row(*map(safe_text, row_figures(row)))

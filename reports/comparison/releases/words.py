@@ -1,4 +1,4 @@
-"""The words and figures of a comparison of releases, the same in all its forms."""
+"""Words and figures of a comparison of releases, the same in all output formats."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ COLUMNS = (
     "lowering",
 )
 NOTE = (
-    "Cells that both releases tried: how many pass; pass now and did not (gained); passed and do "
-    "not now (lost); have worse and better numerics, are delegated less and more, by the "
-    "thresholds of conform diff; the bytes of all programs; and the median of the ratios of the "
-    "seconds that a cell's lowering takes, on one host."
+    "The table counts cells that both releases have. gained: cells that pass only in the new "
+    "release; lost: cells that passed only in the old one. numerics and delegation: cells that got "
+    "worse / better by the thresholds of conform diff. bytes: size of all programs. lowering: "
+    "median ratio of the lowering time of a cell, new to old, on the same host."
 )
 
 
 def row_figures(row: BackendRow) -> list[str]:
-    """A row, as :data:`COLUMNS` has it."""
+    """Format a row for :data:`COLUMNS`."""
     old, new = row.passing
     return [
         row.backend,
@@ -43,7 +43,7 @@ def row_figures(row: BackendRow) -> list[str]:
 
 
 def describe_move(before: CellFacts, after: CellFacts) -> str:
-    """How a cell came to pass, or ceased to."""
+    """Describe a change between pass and failure, with its cause."""
     failing = after if before.outcome.is_pass else before
     why = failing.limitation or failing.error
     said = f"{_ended(before)} → {_ended(after)}"
@@ -62,18 +62,18 @@ _BETTER = {
 
 
 def describe_improvement(change: Change) -> tuple[str, str]:
-    """What a change of the reverse comparison is called, and what it says, the right way round."""
-    name = _BETTER.get(change.kind, f"not {change.kind.label} any more")
+    """Name and describe a change for the better, given as a change of the reverse diff."""
+    name = _BETTER.get(change.kind, f"no longer {change.kind.label}")
     if change.ops:
-        return name, f"taken now: {text.calls(dict(change.ops))}"
+        return name, f"delegated now: {text.calls(dict(change.ops))}"
     if change.old is None or change.new is None:
         return name, ""
     unit = f" {change.unit}" if change.unit else ""
     return name, f"{change.new:.6g} → {change.old:.6g}{unit}"
 
 
-def headline(step: Step) -> str:
-    """A step in a sentence."""
+def summarize_step(step: Step) -> str:
+    """Summarize a step in one sentence."""
     cells = sum(row.compared for row in step.rows)
     return (
         f"{text.count(cells, 'cell')} compared: {len(step.gained):,} newly passing, "

@@ -14,7 +14,14 @@ from harness.errors import UsageError
 from harness.record.cell import Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import Run
-from reports.comparison.releases import markdown, page, plain, release_of, steps, terminal
+from reports.comparison.releases import (
+    compare_releases,
+    find_release,
+    markdown,
+    page,
+    plain,
+    terminal,
+)
 from reports.tests.runs import cell, numerics, write
 
 LEFT = {"undelegated_ops": {"aten.relu.default": 1}, "undelegated_nodes": 1}
@@ -54,7 +61,7 @@ def two(folder: Path, host: str = "here") -> list[Run]:
 
 
 def test_a_step_says_what_came_and_went_by_backend(tmp_path: Path) -> None:
-    [step] = steps(two(tmp_path))
+    [step] = compare_releases(two(tmp_path))
     assert (step.before, step.after) == ("1.5.0", "1.5.1")
     assert [now.case for _, now in step.gained] == ["addmm/plain"]
     assert [now.case for _, now in step.lost] == ["amin/int"]
@@ -70,19 +77,19 @@ def test_a_step_says_what_came_and_went_by_backend(tmp_path: Path) -> None:
 
 
 def test_times_of_other_hosts_say_nothing(tmp_path: Path) -> None:
-    [step] = steps(two(tmp_path, host="there"))
+    [step] = compare_releases(two(tmp_path, host="there"))
     assert all(row.lowering is None for row in step.rows)
 
 
 def test_three_releases_are_two_steps(tmp_path: Path) -> None:
     first, second = two(tmp_path)
-    found = steps([first, second, first], ["a", "b", "c"])
+    found = compare_releases([first, second, first], ["a", "b", "c"])
     assert [(step.before, step.after) for step in found] == [("a", "b"), ("b", "c")]
     assert [now.case for _, now in found[1].lost] == ["addmm/plain"]
 
 
 def test_all_forms_say_the_same(tmp_path: Path) -> None:
-    found = steps(two(tmp_path))
+    found = compare_releases(two(tmp_path))
     out = Console(file=io.StringIO(), width=160)
     terminal.render(found, out)
     shown = out.file.getvalue()  # type: ignore[attr-defined]
@@ -100,8 +107,8 @@ def test_all_forms_say_the_same(tmp_path: Path) -> None:
 
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
     first, _ = two(tmp_path)
-    with pytest.raises(UsageError, match="name two runs"):
-        steps([first])
+    with pytest.raises(UsageError, match="name two or more runs"):
+        compare_releases([first])
     nameless = write(tmp_path / "nameless", [cell()], environment=place(""))
-    with pytest.raises(UsageError, match="does not say which executorch"):
-        release_of(nameless)
+    with pytest.raises(UsageError, match="does not record its version of executorch"):
+        find_release(nameless)

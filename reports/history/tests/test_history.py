@@ -15,7 +15,7 @@ from harness.record.cell import Delegation, Status
 from harness.record.run import BackendState
 from reports import history
 from reports.history.tests.days import night, words
-from reports.history.view import find, view
+from reports.history.view import find, make_view
 from reports.tests.runs import cell, numerics
 
 PASSED, FAILED, CRASHED = Status.PASSED, Status.FAILED, Status.CRASHED
@@ -43,7 +43,7 @@ def test_variations_of_one_recipe_by_passes_are_shown_as_one(tmp_path: Path) -> 
         night(tmp_path, day, [cell("x", each, status=FAILED if day and "+" in each else PASSED)
                               for each in targets])  # fmt: skip
     past = history.load(tmp_path)
-    shown = view(past, find(past, ("nights",)), limit=5)
+    shown = make_view(past, find(past, ("nights",)), limit=5)
     plain, varied = shown.sections[0].rows
     assert (plain[0], plain[3], plain[4]) == ("tosa:fp", "1 of 1 (100 %)", "0")
     assert (varied[0], varied[3], varied[4]) == ("tosa:fp ± passes", "1 of 3 (33.3 %)", "2")
@@ -154,7 +154,7 @@ def test_steps_together_and_in_the_middle_of_an_op(tmp_path: Path) -> None:
         night(tmp_path, number, [cell(f"add/{at}", program_bytes=round(10_000 * (at + 1) * size))
                                  for at in range(5)])  # fmt: skip
     past = history.load(tmp_path)
-    (group,) = history.step_groups(history.steps(past)).to_dict("records")
+    (group,) = history.group_steps(history.steps(past)).to_dict("records")
     assert (group["steps"], group["worse"], group["commit_after"]) == (5, 5, "c4")
     assert group["ratio"] == pytest.approx(1.1)
     assert len(group["examples"]) == 3
@@ -219,7 +219,7 @@ def test_flaky_counts_and_examples(tmp_path: Path) -> None:
     assert (row["runs"], row["others"], row["places"]) == (4, 1, 1)
     assert (row["first"], row["last"]) == ("night-000.0", "night-003.0")
     assert row["example"] == ["night-001.0", "night-003.0"]
-    assert history.incomparable(past) == 0
+    assert history.count_incomparable(past) == 0
 
 
 def test_records_of_one_run_that_disagree_are_flaky_whatever_the_code(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_records_of_one_run_that_disagree_are_flaky_whatever_the_code(tmp_path: 
     (row,) = history.flaky(past).to_dict("records")
     assert row["outcomes"] == {"passed": 1, "crashed": 1}
     assert row["example"] == ["night-000.0"]
-    assert history.incomparable(past) == 1
+    assert history.count_incomparable(past) == 1
 
 
 # --- first bad --------------------------------------------------------------------------------
@@ -352,4 +352,4 @@ def test_the_runs_of_one_day_stand_one_by_one(tmp_path: Path) -> None:
     assert ["06:48 second" in line for line in told].count(True) == 2  # and the newest of a target
     night(tmp_path, 1.1, [cell("add/a")], name="tomorrow")
     later = CliRunner().invoke(main, ["history", str(tmp_path)], env={"COLUMNS": "240"})
-    assert "Nights" in later.output
+    assert "Days" in later.output

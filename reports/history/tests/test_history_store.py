@@ -148,7 +148,7 @@ def test_a_full_disk_costs_the_copy_and_not_the_history(
     past = history.load(tmp_path)
     assert past.metric("seconds").tolist() == [[0.45], [0.45]]
     (problem,) = past.problems
-    assert "2 compact copies cannot be kept" in problem
+    assert "2 compact copies cannot be written" in problem
     assert "No space left on device" in problem
     assert list((tmp_path / store.CACHE).iterdir()) == []
     monkeypatch.undo()
@@ -158,7 +158,7 @@ def test_a_full_disk_costs_the_copy_and_not_the_history(
 def test_a_file_in_the_place_of_the_copies_is_said(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("a")])
     (tmp_path / store.CACHE).write_text("mine")
-    assert "cannot be kept" in history.load(tmp_path).problems[0]
+    assert "cannot be written" in history.load(tmp_path).problems[0]
     assert (tmp_path / store.CACHE).read_text() == "mine"
 
 
@@ -264,7 +264,7 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("c")], name="linux-0", environment=linux)
     past = history.load(tmp_path)
     assert past.runs["run"].tolist() == ["both (mac)", "linux-0", "linux-1"]
-    assert past.problems == ["both (linux) is here as linux-1, too, and counts once"]
+    assert past.problems == ["both (linux) is also in the folder as linux-1; it counts once"]
 
 
 def test_a_missing_cell_is_of_the_part_that_did_not_end(tmp_path: Path) -> None:
