@@ -1,1 +1,1 @@
-"""What the Metal delegate's generated code and its runtime's kernels find difficult."""
+"""Cases that are difficult for the Metal delegate's generated code and runtime kernels."""

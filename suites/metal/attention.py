@@ -1,7 +1,7 @@
 """Attention: layouts, shared heads, masks, head dimensions, lengths.
 
-The runtime has kernels for the head dimensions 64, 96, 128 and 256. They take any strides but the
-last, and find the mask of a head by its number.
+The runtime has kernels for the head dimensions 64, 96, 128 and 256. They support any strides except
+in the last dimension, and index the mask by the number of the head.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _three(*shape: int) -> tuple[Input, Input, Input]:
 
 
 def _heads_last(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """(B, L, H, D) operands, as projections leave them."""
+    """Attention of (B, L, H, D) operands, the layout of projections."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2)
 
@@ -72,7 +72,7 @@ def _last_strided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _visible(mask: Tensor) -> Tensor:
-    """A bool mask that leaves every query its first key: without any, the result is not defined."""
+    """A bool mask that shows every query its first key: without one the result is undefined."""
     first = torch.arange(mask.shape[-1], device=mask.device) == 0
     return mask | first
 
@@ -91,7 +91,7 @@ def _transposed_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 
 
 def _float_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """A float32 mask beside whatever the queries are."""
+    """A float32 mask with queries of any dtype."""
     return F.scaled_dot_product_attention(q, k, v, mask.float().to(q.dtype))
 
 

@@ -1,7 +1,7 @@
 """Convolutions: groups, depth-wise layers, the subsampling of speech encoders, layouts.
 
-The runtime's kernel takes contiguous operands in one or two dimensions. What must not reach it is
-a transposed view, and what comes back is contiguous whatever the generated code expects.
+The runtime's kernel requires contiguous operands in one or two dimensions. A transposed view must
+not reach it, and its result is contiguous even if the generated code expects another layout.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _around(
 
 
 def subsampling(channels: int, bias: bool = True) -> torch.nn.Module:
-    """Four times fewer frames: a strided layer, then a depth-wise and a pointwise one."""
+    """Make layers that reduce frames by four: a strided, a depth-wise and a pointwise one."""
     return Sequential(
         Conv2d(1, channels, 3, 2, 1, bias=bias), ReLU(),
         Conv2d(channels, channels, 3, 2, 1, groups=channels, bias=bias),

@@ -1,4 +1,4 @@
-"""Dynamic shapes: sizes that are only known when the program runs, in calls and in launches."""
+"""Dynamic shapes: sizes that are only known at run time, in calls and in kernel launches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _sdpa(name: str, *, causal: bool = False, turned: bool = False) -> Case:
 
 
 class _Largest(torch.nn.Module):
-    """Adds the largest of each column to a buffer."""
+    """Adds the largest element of each column to a buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Largest(torch.nn.Module):
 
 
 def _lengths(*shape: int) -> list[tuple[Input, ...]]:
-    """Inputs with other sizes in the place of -1."""
+    """Inputs of several sizes in place of -1."""
     return [(randn(*(n if size == -1 else size for size in shape)),) for n in (2, 33, 70)]
 
 

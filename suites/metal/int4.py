@@ -1,7 +1,7 @@
 """Linear layers with 4-bit weights: widths around a group, rows around a tile.
 
-The runtime's kernel takes K in multiples of 8, N in multiples of 4 unless there is one row, and
-whole groups unless there is one row.
+The runtime's kernel requires K to be a multiple of 8. Unless there is one row, it requires N to
+be a multiple of 4, and complete groups.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Twice(torch.nn.Module):
 
 
 class Cut(torch.nn.Module):
-    """A layer of a part of its input, and of one that is turned."""
+    """A layer on a slice of its input, and on a transposed input."""
 
     def __init__(self, turned: bool) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Linear layers and batched products, in the shapes that speech encoders have.
+"""Linear layers and batched products, in the shapes of speech encoders.
 
-A linear layer becomes a product and a sum so that its bias is never an operand of addmm; a batch
-of one, a single row, and a result with a singleton in front are where that rewriting has to get
-strides right.
+The lowering rewrites a linear layer to a product and a sum, so that its bias is never an operand of
+addmm. The strides of this rewriting matter for a batch of one, a single row, and a result with a
+leading singleton dimension.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _linears(inputs: int, outputs: int, label: str) -> list[Case]:
 
 
 class TwoHeads(torch.nn.Module):
-    """Two linear layers over one input, put together by a function."""
+    """Two linear layers of one input, combined by a function."""
 
     def __init__(self, together: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the suites for Metal alone share: where their cases run."""
+"""Helper of the suites for Metal only: the targets of their cases."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ TARGETS = "metal:fp32|metal:bf16"
 
 
 def on_metal(*cases: Case, targets: str = TARGETS) -> list[Case]:
-    """The cases, for the Metal targets of a plain run."""
+    """Restrict cases to the Metal targets."""
     return [replace(case, targets=targets, tags=case.tags | {"metal"}) for case in cases]

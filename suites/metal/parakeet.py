@@ -1,7 +1,7 @@
 """The Parakeet encoder: its relative positions, its attention, and the model from transformers.
 
-Attention adds a matrix of relative positions to its scores: products of queries with one row for
-each distance, shifted so that a row begins at its own distance.
+Attention adds a matrix of relative positions to its scores: products of queries with one row per
+distance, shifted so that each row begins at its own distance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MELS = 16
 
 
 def shift(scores: torch.Tensor) -> torch.Tensor:
-    """(B, H, L, 2L - 1) by distance to the same by position: each row moves by one more."""
+    """Shift scores (B, H, L, 2L - 1) by distance to scores by position, each row one more."""
     batch, heads, queries, positions = scores.shape
     padded = F.pad(scores, (1, 0)).view(batch, heads, -1, queries)
     return padded[:, :, 1:].view(batch, heads, queries, positions)
@@ -71,7 +71,7 @@ def _attention(name: str, *shape: int, fused: bool = True, heads: int = 2) -> Ca
 
 def encoder(layers: int, bias: bool = True, size: int = 64, attention: str = "sdpa",
             frames: int = 64) -> tuple[torch.nn.Module, Inputs]:  # fmt: skip
-    """A Parakeet encoder: subsampling by 8, then conformer layers with two heads."""
+    """Make a Parakeet encoder: subsampling by 8, then conformer layers with two heads."""
     from transformers import ParakeetEncoder, ParakeetEncoderConfig
 
     config = ParakeetEncoderConfig(
@@ -90,7 +90,7 @@ def encoder(layers: int, bias: bool = True, size: int = 64, attention: str = "sd
 
 
 class Layers(torch.nn.Module):
-    """The conformer layers alone, on what the subsampling would have made."""
+    """The conformer layers without the subsampling."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Layers(torch.nn.Module):
 
 
 def conformer(batch: int, bias: bool = True) -> tuple[torch.nn.Module, Inputs]:
-    """Two layers of the encoder, behind its subsampling."""
+    """Make two layers of the encoder, with inputs as after its subsampling."""
     module, _ = encoder(2, bias)
     return Layers(module.model), (torch.randn(batch, 9, 128),)
 

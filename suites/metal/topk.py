@@ -1,4 +1,4 @@
-"""Top-k: which k, along which dimension, of what; its order and its indices."""
+"""Top-k: values of k, dimensions, dtypes, order and indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _topk(name: str, x: Input, *args: Any, **options: Any) -> Case:
 
 
 def _route(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights and numbers of the experts that a token is sent to."""
+    """Weights and numbers of the experts of a token."""
     weights, experts = torch.topk(torch.softmax(x, -1), 2)
     return weights / weights.sum(-1, keepdim=True), experts
 

@@ -1,8 +1,8 @@
-"""Parts of tensors as operands of each kernel: offsets, holes, repetition.
+"""Views as operands of each kernel: offsets, gaps, repetition.
 
-The delegate's tensors have no storage offset. A view that begins later is a buffer of its own to
-Metal, one with holes or repetition is copied when it is made. So parts of what a kernel of the
-same run computed are told from parts of inputs and of weights.
+The delegate's tensors have no storage offset. A view with an offset is a separate Metal buffer;
+a view with gaps or repetition is copied when it is made. Views of values that the same run computes
+therefore behave differently from views of inputs and weights.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CUTS: dict[str, tuple[tuple[int, ...], Cut]] = {
 """Views of (4, 4)."""
 
 
-# Generated kernels fold any view of an input into their indices; the runtime's cannot.
+# Generated kernels fold any view of an input into their indices; the runtime's kernels cannot.
 _OF_INPUTS = ("mm", "topk")
 
 
@@ -71,7 +71,7 @@ def _view(kernel: str, cut: str, computed: bool) -> Case:
 
 
 def _product(name: str, function: Cut, *inputs: Input) -> Case:
-    """Parts of what a fallback kernel returns: it cannot be fused away."""
+    """Make a case of views of a fallback kernel's result, which cannot be fused away."""
 
     def run(a: Tensor, b: Tensor) -> Tensor:
         return function(a @ b)
@@ -80,7 +80,7 @@ def _product(name: str, function: Cut, *inputs: Input) -> Case:
 
 
 class Parts(torch.nn.Module):
-    """A linear layer of parts of a buffer."""
+    """A linear layer whose operands are views of a buffer."""
 
     def __init__(self, cut: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Cases of what only the MLX delegate has."""
+"""Cases of features that only the MLX delegate has."""

@@ -1,4 +1,4 @@
-"""Programs with state: what is written into buffers is there when the program is called again.
+"""Programs with state: values written to buffers persist to the next call.
 
 Positions are read from a tensor, so that one program writes where the call says. Upstream's own
 cache classes are in ``suites/mlx/cache.py``.
@@ -35,7 +35,7 @@ class Buffers(torch.nn.Module):
 
 
 class Shared(torch.nn.Module):
-    """Delegates before and behind a conditional read one constant, the second one twice or once."""
+    """Delegates before and after a conditional read one constant, the second once or twice."""
 
     def __init__(self, twice: bool) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Shared(torch.nn.Module):
 
 
 def _state(name: str, function: Callable[..., Any], *shape: int) -> Case:
-    """A function of the buffers and an input of their shape, called four times."""
+    """Make a case of a function of the buffers and an input of their shape, called four times."""
     x = randn(*(shape or (3,)))
     return nn_case(
         name, partial(Buffers, function, x.shape), x, calls=[(x,)] * 3, tags=["stateful"]
@@ -68,7 +68,7 @@ def _cache(
     inputs: Sequence[Input] = (),
     **options: Any,
 ) -> Case:
-    """A function of a buffer, what to write and where, called once a position."""
+    """Make a case of a function of a buffer, a value and a position, called once per position."""
     new = inputs or [randn(1, 2, 3, 4)] * len(positions)
     calls = list(zip(new, positions, strict=True))
     layer = partial(Buffers, function, shape)

@@ -1,4 +1,4 @@
-"""KV caches over several calls: the off-graph one, and upstream's that live in mutable buffers.
+"""KV caches over several calls: the off-graph cache, and upstream's caches in mutable buffers.
 
 ``kvcache::update_and_attend`` keeps its state in a cache that the application installs: for the
 eager runs that is a :class:`Histories`, for the delegate what the backend makes of the program's
@@ -32,9 +32,10 @@ _ACTIVE = ExitStack()
 
 
 class Histories:
-    """What the cache means: each layer keeps all before a step's position, the mask says the rest.
+    """The reference of the cache: each layer keeps all entries before a step's position.
 
-    A step forgets what is at its position and behind it, so position 0 begins a new run.
+    A step drops the entries at and after its position, so position 0 begins a new run. The mask
+    decides which entries are attended.
     """
 
     def __init__(self, windows: Sequence[int]) -> None:
@@ -44,7 +45,7 @@ class Histories:
     def update_and_fetch(
         self, layer: int, k: torch.Tensor, v: torch.Tensor, position: torch.Tensor
     ) -> Any:
-        """As upstream's reference caches have it: K, V and the mask of ``attend``."""
+        """Return K, V and the mask of ``attend``, as upstream's reference caches do."""
         from executorch.extension.llm.cache.reference_cache import AttendSpec, MaskKind
 
         start = int(position[0, 0])
@@ -61,7 +62,7 @@ class Histories:
         return *cells, AttendSpec(MaskKind.EXPLICIT, (ahead <= 0) & (ahead > -window))
 
     def install(self) -> None:
-        """Be the cache of all eager runs from now on, those of exported graphs among them."""
+        """Install this as the cache of all eager runs, including runs of exported graphs."""
         from executorch.extension.llm.cache.update_and_attend import REGISTRY
 
         REGISTRY.install(_KEY, self)
@@ -76,7 +77,7 @@ def _activate() -> None:
 
 
 class OffGraph(torch.nn.Module):
-    """Layers of attention over the off-graph cache, each asking with what the last returned.
+    """Attention layers over the off-graph cache; each takes the previous layer's result as query.
 
     Attributes:
         constant_methods: what ``_export_with_offgraph_cache`` of upstream's ``export_llm_hf.py``
@@ -107,14 +108,14 @@ class OffGraph(torch.nn.Module):
                 q, k, v, position, layer, HEAD_DIM**-0.5, out_dtype
             )
             results.append(q)
-            k, v = v, k  # so that no layer can be taken for another
+            k, v = v, k  # so that layers differ
         return tuple(results)
 
 
 def layout(
     windows: Sequence[int], kv_heads: int, head_dim: int, capacity: int, chunk: int
 ) -> dict[str, Any]:
-    """The constant methods that describe a cache; a window of 0 is a flat layer."""
+    """Constant methods that describe a cache; a window of 0 means a flat layer."""
     layers = len(windows)
     return {
         "get_n_caches": layers,
@@ -135,7 +136,7 @@ def off_graph(
     out_dtype: torch.dtype | None = None,
     position: torch.dtype = torch.int32,
 ) -> Case:
-    """A case of the operator, its steps bounded by the longest of them."""
+    """Make a case of the operator; the longest step is the upper bound of the dynamic dimension."""
     chunk = max(tokens for _, tokens in steps)
 
     def step(start: int, tokens: int) -> Inputs:
@@ -151,8 +152,8 @@ class DecoderOffGraph(torch.nn.Module):
     """A decoder of transformers as upstream exports it with the off-graph cache.
 
     Args:
-        make: makes the model, whose layers see all positions, from options of its config.
-        chunk: tokens of a call at most.
+        make: makes the model from options of its config; its layers see all positions.
+        chunk: largest number of tokens of a call.
 
     Attributes:
         constant_methods: see :class:`OffGraph`.
@@ -179,7 +180,7 @@ class DecoderOffGraph(torch.nn.Module):
 
 
 class Full(torch.nn.Module):
-    """Upstream's ``KVCache``, read whole, as far as it is filled, or by attention."""
+    """Upstream's ``KVCache``, read completely, up to its filled part, or by attention."""
 
     def __init__(self, read: str, by_number: bool = False) -> None:
         super().__init__()
@@ -223,20 +224,20 @@ class Ring(torch.nn.Module):
         if not self.attend:
             return -keys, -values
         mask = self.cache.create_sliding_window_mask(start, tokens)
-        # All cells are attended; the mask says which of them hold something.
+        # All cells are attended; the mask excludes empty ones.
         first = self.cache.buffer_size - tokens
         return torch.ops.mlx.custom_sdpa(q, keys, values, start_pos=first, attn_mask=mask)
 
 
 class HFStatic(torch.nn.Module):
-    """Upstream's ``HFStaticCache``, two layers of it updated in turn."""
+    """Upstream's ``HFStaticCache`` with two layers, updated one after the other."""
 
     def __init__(self) -> None:
         super().__init__()
         from executorch.backends.mlx.llm.cache import HFStaticCache
 
         self.cache = HFStaticCache(_llama_config())
-        self.layers = self.cache.kv_cache  # the cache is no module: its buffers need a parent
+        self.layers = self.cache.kv_cache  # the cache is not a module: its buffers need a parent
 
     def forward(
         self, position: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
@@ -268,7 +269,7 @@ def _llama_config(**options: Any) -> Any:
 
 
 def in_graph(name: str, module: Callable[[], torch.nn.Module], steps: Steps, chunk: int) -> Case:
-    """A case of a cache in mutable buffers."""
+    """Make a case of a cache in mutable buffers."""
 
     def step(start: int, tokens: int) -> Inputs:
         return torch.tensor([start]), *_qkv(tokens, KV_HEADS)
@@ -338,7 +339,7 @@ CASES: list[Case] = [
     in_graph("full_attended", partial(Full, "attended"), _CHUNKS, 8),
     in_graph("ring", partial(Ring, 4, 3, False), _WRAPS, 3),
     in_graph("ring_attended", partial(Ring, 5, 3, True), _WRAPS, 3),
-    # The 6 cells are taken for the value that upstream's CSE pass numbers 6.
+    # Upstream's CSE pass confuses the literal 6 with the value that it numbers 6.
     in_graph("ring_attended_6_cells", partial(Ring, 4, 3, True), _WRAPS, 3),
     in_graph("hf_static", HFStatic, _CHUNKS, 8),
 ]  # fmt: skip

@@ -1,9 +1,9 @@
-"""Where MLX's dtypes and literals differ from ATen's, and the lowering has to make up for it.
+"""Dtypes and literals of MLX that differ from ATen's, so that the lowering must convert.
 
 MLX promotes int64 and float16 unlike ATen, returns uint32 indices, keeps the dtype of integers in
 sums, and divides integers as floats; the lowering turns Python numbers into constants of the
-tensor's dtype. A result that is an output is cast to what the program plans, so here it is
-computed with first.
+tensor's dtype. Outputs are cast to the planned dtype, so the cases compute with a result before
+they return it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ CASES: list[Case] = on_mlx(
     op("cumsum/int32_beyond_int32", lambda x: x.cumsum(-1),
        ints(2**30, 2**31 - 1, 3, 4, dtype=_I32)),
     op("mean/of_converted_bools", lambda x: x.float().mean(-1), bools(3, 5)),
-    # dtypes that the delegate's runtime has and its lowering does not take
+    # dtypes that the delegate's runtime supports and its lowering does not
     op("add/int16_chain", lambda x: (x.neg() + 1).abs(), ints(-9, 9, 3, 4, dtype=torch.int16)),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Instructions and fields of the MLX schema that the shared operator suite does not reach.
+"""Instructions and fields of the MLX schema that the shared operator suite does not cover.
 
-Most are integers beside the tensors: sizes of dynamic dimensions and numbers read from a tensor,
-computed with, and used as shape, bound, count, index or value.
+Most cases compute with integers: sizes of dynamic dimensions and numbers read from a tensor, used
+as shape, bound, count, index or value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH = Dim("length", min=3, max=12)
 
 
 def _sized(name: str, function: Callable[..., Any], *others: Any) -> Case:
-    """A case of a tensor of shape (2, length), called with four lengths, both bounds among them."""
+    """Make a case of a tensor (2, length), called with four lengths, including both bounds."""
     calls = [(randn(2, length), *others) for length in (5, 3, 12, 4)]
     shapes = ({1: _LENGTH}, *[None] * len(others))
     return op(name, function, *calls[0], dynamic_shapes=shapes, calls=calls[1:])
@@ -87,7 +87,7 @@ def _all_rearranged(x: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, ..
 
 
 CASES: list[Case] = on_mlx(
-    # Many instructions and outputs: slots are used again and again
+    # Many instructions and outputs: slots are reused
     op("unary/in_one_program", _all_unary, uniform(0.6, 0.9, 3, 4)),
     op("binary/in_one_program", _all_binary, uniform(0.6, 0.9, 3, 4), uniform(1.0, 1.1, 4)),
     op("logic/in_one_program", _all_logic, ints(-9, 9, 3, 4), ints(-9, 9, 4)),
@@ -134,7 +134,7 @@ CASES: list[Case] = on_mlx(
     _sized("split_with_sizes/rest", lambda x: torch.split(x, [1, x.shape[1] - 1], 1)),
     _sized("tril/dynamic_square", lambda x: torch.ones(x.shape[1], x.shape[1]).tril()),
     _sized("triu/dynamic_above", lambda x: x.triu(1)),
-    # Kernels of dynamic shapes
+    # Kernels with dynamic shapes
     _sized("argmax/dynamic_flattened", lambda x: x.argmax()),
     _sized("cumsum/dynamic", lambda x: x.cumsum(1)),
     _sized("flip/dynamic", lambda x: x.flip(1)),

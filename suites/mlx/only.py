@@ -1,4 +1,4 @@
-"""What the suites for MLX alone share: where their cases run, and upstream's own operators."""
+"""Helpers of the suites for MLX only: targets of cases, and upstream's custom operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TARGETS = "mlx:fp32|mlx:bf16"
 
 
 def on_mlx(*cases: Case) -> list[Case]:
-    """The cases, for the MLX targets of a plain run; their modules may call ``torch.ops.mlx``."""
+    """Restrict cases to the MLX targets; their modules may call ``torch.ops.mlx``."""
     return [
         replace(case, build=_build(case), targets=TARGETS, tags=case.tags | {"mlx"})
         for case in cases
@@ -24,8 +24,8 @@ def on_mlx(*cases: Case) -> list[Case]:
 
 def _build(case: Case) -> Callable[[], tuple[torch.nn.Module, Inputs]]:
     def build() -> tuple[torch.nn.Module, Inputs]:
-        # Asking for the backend completes executorch's package where its wheel is not; importing
-        # the modules registers the operators.
+        # Asking for the backend completes executorch's package if the wheel is incomplete; the
+        # import registers the operators.
         registry.backend("mlx").availability()
         import executorch.backends.mlx.custom_kernel_ops.gated_delta_rule
         import executorch.backends.mlx.custom_ops  # noqa: F401
@@ -36,14 +36,14 @@ def _build(case: Case) -> Callable[[], tuple[torch.nn.Module, Inputs]]:
 
 
 def number(value: int) -> Input:
-    """One int64, as programs take a position that is only known when they run."""
+    """One int64, such as a position that is only known at run time."""
     return full(value, 1, dtype=torch.int64)
 
 
 def read_number(
     function: Callable[[torch.Tensor, int], Any], low: int, high: int
 ) -> Callable[[torch.Tensor, torch.Tensor], Any]:
-    """A function of a tensor and an integer as one that reads the integer from a tensor."""
+    """Make a function of a tensor and an integer read the integer from a tensor."""
 
     def reads(x: torch.Tensor, position: torch.Tensor) -> Any:
         value: Any = position.item()
@@ -61,6 +61,6 @@ def with_number(
     *numbers: int,
     high: int = 4,
 ) -> Case:
-    """A case that calls a function with a tensor and an integer read from one, once a number."""
+    """Make a case that calls a function with a tensor and an integer from a tensor, per number."""
     calls = [(x, number(value)) for value in numbers]
     return op(name, read_number(function, min(numbers), high), *calls[0], calls=calls[1:])

@@ -1,6 +1,6 @@
-"""Operators of upstream's own that become several instructions, or run chains of them.
+"""Upstream's custom operators that become several instructions or chains of instructions.
 
-Mixtures of experts branch on the number of tokens, the gated delta rule scans over time, sampling
+Mixtures of experts branch on the number of tokens. The gated delta rule scans over time. Sampling
 branches on the temperature and draws random bits.
 """
 
@@ -24,7 +24,7 @@ class Experts(torch.nn.Module):
     """A stack of matrices, one chosen for each token.
 
     Attributes:
-        last: what the third input is: ``lhs_indices`` or ``sorted_indices``.
+        last: name of the third input: ``lhs_indices`` or ``sorted_indices``.
     """
 
     def __init__(self, last: str = "lhs_indices") -> None:
@@ -44,7 +44,7 @@ class Experts(torch.nn.Module):
 
 
 class Routed(torch.nn.Module):
-    """Upstream's mixture of experts behind a router."""
+    """Upstream's mixture of experts after a router."""
 
     def __init__(self, sort_from: int, best: int = 2, **options: Any) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Routed(torch.nn.Module):
 
 
 class SizesBetween(torch.nn.Module):
-    """Experts, and between gathering and scattering something else of dynamic shape."""
+    """Experts, with another value of dynamic shape between gathering and scattering."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class Head(torch.nn.Module):
 
 
 HEADS = [
-    # Whatever the random numbers, only the most likely token remains.
+    # For any random numbers, only the most likely token remains.
     _sample("greedy", 0.0, 20, 1.0),
     _sample("best_of_one", 0.8, 1, 1.0),
     _sample("smallest_nucleus", 0.8, 20, 1e-6),

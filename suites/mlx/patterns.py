@@ -1,8 +1,8 @@
-"""What the lowering recognises and replaces by one instruction: norms, rotations, attention.
+"""Patterns that the lowering replaces by one instruction: norms, rotations, attention.
 
-RMS norms and repeated heads are found by the shape of their graph, so there are graphs here that
-must be found and look-alikes that must not; ``backends/mlx/tests/test_patterns.py`` asserts which
-is which. The rotary embedding is an operator of upstream's.
+RMS norms and repeated heads are matched by the structure of their graph. This suite has graphs that
+must match and similar graphs that must not; ``backends/mlx/tests/test_patterns.py`` asserts which
+ones match. The rotary embedding is one of upstream's operators.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ LOOK_ALIKES = [
     _rms("result_stays_float32",
          lambda w, x: (lambda wide: w.float() * (wide * _inverse_rms(wide)))(x.float())),
 ]  # fmt: skip
-"""What no RMS norm over the last dimension computes."""
+"""Functions that are not an RMS norm over the last dimension."""
 
 
 class Rope(torch.nn.Module):
@@ -163,13 +163,13 @@ def _qkv(keys: int = 5, kv_heads: int = 4, queries: int = 5) -> tuple[Input, Inp
 
 
 def _repeated(x: torch.Tensor) -> torch.Tensor:
-    """Each head twice, as Hugging Face's models write it."""
+    """Each head twice, as in Hugging Face's models."""
     batch, heads, length, width = x.shape
     return x[:, :, None].expand(batch, heads, 2, length, width).reshape(batch, -1, length, width)
 
 
 def _repeated_keys(x: torch.Tensor) -> torch.Tensor:
-    """All keys twice, one copy behind the other: only the last operation differs."""
+    """All keys twice, one copy after the other: only the last operation differs."""
     batch, heads, length, width = x.shape
     return x[:, :, None].expand(batch, heads, 2, length, width).reshape(batch, heads, -1, width)
 
@@ -181,7 +181,7 @@ def _repeated_batch(x: torch.Tensor) -> torch.Tensor:
 
 
 def _each_row(*shape: int) -> Input:
-    """A mask that leaves every row something."""
+    """A mask that leaves at least one element in every row."""
 
     def draw(size: tuple[int, ...]) -> torch.Tensor:
         return (torch.rand(size) < 0.5) | torch.eye(size[-2], size[-1]).bool()
@@ -231,7 +231,7 @@ ONE_ATTENTION = [
     _attend("repeated_keys", *_qkv(),
             by=lambda q, k, v: _ATTEND(q, _repeated_keys(k), _repeated_keys(v))),
 ]  # fmt: skip
-"""Attention, with what repeats its heads, that becomes one instruction."""
+"""Attention that becomes one instruction, together with the repetition of its heads."""
 
 SEVERAL_STEPS = [
     _attend("causal_fewer_keys", *_qkv(3), by=_causal),
@@ -247,7 +247,7 @@ REPEATS_APART = [
     _attend("repeated_heads_used_twice", *_qkv(kv_heads=2),
             by=lambda q, k, v: (lambda r: (_ATTEND(q, r, _repeated(v)), r))(_repeated(k))),
 ]  # fmt: skip
-"""Attention that becomes one instruction, and what repeats its heads others."""
+"""Attention that becomes one instruction; the repetition of its heads becomes others."""
 
 TAKEN_WRONGLY = [
     _attend("repeated_keys_masked", *_qkv(), randn(5, 10),
@@ -257,7 +257,7 @@ TAKEN_WRONGLY = [
     _attend("bool_mask_empty_row", *_qkv(), full(0, 5, 5, dtype=torch.bool), by=_masked),
     _attend("additive_mask_empty_row", *_qkv(), full(-torch.inf, 5, 5), by=_masked),
 ]  # fmt: skip
-"""Attention that becomes one instruction although that computes something else."""
+"""Attention that becomes one instruction although the instruction computes other values."""
 
 CASES: list[Case] = on_mlx(
     *FUSED, *FUSED_FP32, *NOT_FUSED, *LOOK_ALIKES, *ROPE,

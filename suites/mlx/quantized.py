@@ -1,7 +1,7 @@
 """Layers whose weights the quantizing recipes convert; the cases themselves are float modules.
 
-A block of weights is 16 or 32 neighbours of a row, so the widths here lie on and between
-multiples of these. On targets that quantize nothing they would be some more linear layers.
+A block of weights is 16 or 32 adjacent elements of a row, so the widths here are multiples of these
+numbers and values between them. On targets that quantize nothing they are plain linear layers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LENGTH = torch.export.Dim("length", min=1, max=32)
 def _linear(
     columns: int, rows: int, edit: Callable[[torch.Tensor], object], bias: bool = False
 ) -> torch.nn.Linear:
-    """A linear layer whose weight was edited in place."""
+    """Make a linear layer and edit its weight in place."""
     layer = torch.nn.Linear(columns, rows, bias=bias)
     with torch.no_grad():
         edit(layer.weight)
@@ -82,7 +82,7 @@ class Gated(torch.nn.Module):
 
 
 class DenseExperts(torch.nn.Module):
-    """A mixture of experts that computes all of them and weighs the results."""
+    """A mixture of experts that computes all experts and weights the results."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class DenseExperts(torch.nn.Module):
 
 
 class Experts(torch.nn.Module):
-    """One expert a token, from a stack of weights (executorch's own layer)."""
+    """One expert per token, from a stack of weights (executorch's layer)."""
 
     def __init__(self, columns: int, rows: int, experts: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Experts(torch.nn.Module):
 
 
 class Routed(torch.nn.Module):
-    """A mixture of experts with the best two of each token (executorch's own layers)."""
+    """A mixture of experts with the best two experts of each token (executorch's layers)."""
 
     def __init__(self, width: int, experts: int, sort_from: int) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def _embedding(name: str, tokens: Input, width: int = 64) -> Case:
 
 
 def _in_dtype(name: str, module: Callable[[], torch.nn.Module], *inputs: Input) -> list[Case]:
-    """The case in both half-precision dtypes."""
+    """Make the case in both half-precision dtypes."""
     cases = []
     for word, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
 
@@ -240,7 +240,7 @@ _EXPERTS: list[Case] = [
     ),
 ]
 
-# Experts in float are gathered by another instruction; on a CPU MLX has it for float32 only.
+# Float experts use another gather instruction, which MLX supports on a CPU in float32 only.
 CASES: list[Case] = [
     *(replace(case, targets=_QUANTIZING) for case in _LAYERS),
     *(replace(case, targets=f"mlx:fp32|{_QUANTIZING}") for case in _EXPERTS),

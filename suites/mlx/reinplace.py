@@ -1,8 +1,8 @@
-"""Chains of element-wise operations, some of which the lowering does in place of an operand.
+"""Chains of element-wise operations, some of which the lowering makes in-place.
 
-``MLXReinplacePass`` rewrites an operation whose first operand nothing reads later. Wrong is what
-reads an operand that was overwritten, so the operands here are read again: by another operand of
-the same step, by a view, as an output, in a residual, in the next call.
+``MLXReinplacePass`` rewrites an operation whose first operand is not read later. Errors show when
+an overwritten operand is read, so the cases read operands again: by another operand of the same
+step, by a view, as an output, in a residual, in the next call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DYNAMIC: dict[str, Any] = {
 def _both_operands(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     t, w = x.exp(), z.exp()
     a = t + y
-    b = w + t  # t is read after a could have taken its place
+    b = w + t  # t is read after a may have overwritten it
     return a * b
 
 
@@ -57,7 +57,7 @@ def _residuals(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def _kept(*steps: Any) -> Any:
-    """A function that returns exp(x) and what each step makes of it and y."""
+    """Return a function that returns exp(x) and the result of each step on it and y."""
 
     def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         t = x.exp()
@@ -106,7 +106,7 @@ CASES: list[Case] = on_mlx(
     op("reinplace/parts", lambda x, y: (lambda a, b: (a + y) * b - a)(*x.exp().chunk(2)),
        randn(4, 4), randn(2, 4)),
     op("reinplace/joined", lambda x, y: (lambda t: torch.cat([t + y, t, t * y]))(x.exp()), _X, _X),
-    # The operand is of another shape or dtype than the result
+    # The operand has another shape or dtype than the result
     op("reinplace/grows", lambda x, y: (x.exp() + y) * x, randn(4), _X),
     op("reinplace/grows_dynamic", lambda x, y: x.exp() + y, randn(1, 4), _X,
        dynamic_shapes=(None, {0: _ROWS}), calls=[(randn(1, 4), randn(n, 4)) for n in (2, 9)]),

@@ -1,4 +1,4 @@
-"""Operators that make tensors; each takes an input too, so that the program has one."""
+"""Operators that create tensors; each also has an input, because a program needs one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dynamic shapes: exported once, run at several sizes, the bounds among them."""
+"""Dynamic shapes: exported once, run at several sizes including the bounds."""
 
 from __future__ import annotations
 

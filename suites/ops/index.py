@@ -25,7 +25,7 @@ _I32, _I64 = torch.int32, torch.int64
 
 
 def _order(*shape: int) -> Input:
-    """A permutation of 0, 1, ..., so that no two writes meet."""
+    """A permutation of 0, 1, ..., so that no two writes have the same index."""
     count = math.prod(shape)
     return distinct(*shape, step=1.0, offset=float(count // 2), dtype=_I64)
 

@@ -11,8 +11,8 @@ from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, unifor
 
 
 def _scrambled(module: nn.Module) -> nn.Module:
-    """The module with weights and running statistics as after training: fresh ones are 1 and 0
-    and hide what is done with them."""
+    """Give a module weights and running statistics as after training: the initial values 1 and 0
+    would hide errors."""
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if tensor.is_floating_point():
             drawn = torch.randn(tensor.shape)

@@ -1,4 +1,4 @@
-"""Operators that move data without computing: views, joins, splits, padding."""
+"""Operators that move data without computation: views, joins, splits, padding."""
 
 from __future__ import annotations
 
