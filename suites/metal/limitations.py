@@ -1,4 +1,4 @@
-"""Known gaps of the suites for Metal alone: what the release's runtime makes of the calls.
+"""Limitations of the suites for Metal alone: what the release's runtime makes of the calls.
 
 An error begins with the function and the rule that it breaks; ``backends/metal/contract`` has
 them all. Everything here is red on a device, too, or computes something else there.

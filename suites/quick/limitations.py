@@ -1,4 +1,4 @@
-"""Known gaps with the cases of this package."""
+"""Limitations with the cases of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of the suites for MLX alone, by where their cause lies."""
+"""Limitations of the suites for MLX alone, by where their cause lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps where one operator becomes instructions: dtypes, literals, sizes.
+"""Limitations where one operator becomes instructions: dtypes, literals, sizes.
 
 The handlers are in ``backends/mlx/ops.py`` of executorch.
 """

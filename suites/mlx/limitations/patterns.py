@@ -1,4 +1,4 @@
-"""Known gaps in what the lowering recognises, and in upstream's own operators."""
+"""Limitations in what the lowering recognises, and in upstream's own operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps in how a program is cut into what is delegated and what is not."""
+"""Limitations of the partitioning of programs into delegated and fallback nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of the models suite, by where their cause lies."""
+"""Limitations of the models suite, by where their cause lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of transformers' own exporter."""
+"""Limitations of transformers' own exporter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of Metal; ``suites/metal`` has small cases of most of them."""
+"""Limitations of Metal; ``suites/metal`` has small cases of most of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of MLX."""
+"""Limitations of MLX."""
 
 from __future__ import annotations
 

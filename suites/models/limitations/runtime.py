@@ -1,4 +1,4 @@
-"""Known gaps of what all backends share: exir, its planning of memory, the runtime."""
+"""Limitations of what all backends share: exir, its planning of memory, the runtime."""
 
 from __future__ import annotations
 

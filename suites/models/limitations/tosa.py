@@ -1,4 +1,4 @@
-"""Known gaps of Arm's TOSA backend."""
+"""Limitations of Arm's TOSA backend."""
 
 from __future__ import annotations
 

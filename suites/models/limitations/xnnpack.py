@@ -1,4 +1,4 @@
-"""Known gaps of XNNPACK."""
+"""Limitations of XNNPACK."""
 
 from __future__ import annotations
 

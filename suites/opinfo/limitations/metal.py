@@ -1,4 +1,4 @@
-"""Known gaps of Metal AOTI, and of Inductor's code for it."""
+"""Limitations of Metal AOTI, and of Inductor's code for it."""
 
 from __future__ import annotations
 

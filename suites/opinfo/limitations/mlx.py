@@ -1,4 +1,4 @@
-"""Known gaps of the MLX delegate."""
+"""Limitations of the MLX delegate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known gaps of Arm's passes and of TOSA's reference model."""
+"""Limitations of Arm's passes and of TOSA's reference model."""
 
 from __future__ import annotations
 

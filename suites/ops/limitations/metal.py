@@ -1,4 +1,4 @@
-"""Known gaps in the Metal backend: its lowering, its runtime, and Inductor's code for MPS.
+"""Limitations in the Metal backend: its lowering, its runtime, and Inductor's code for MPS.
 
 What ends with ``[refusal]``, ``[missing]`` or ``[defect]`` broke a rule of the runtime's contract
 (backends/metal/contract), which names the source that it was read from.

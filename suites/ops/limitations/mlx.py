@@ -1,4 +1,4 @@
-"""Known gaps in the MLX backend."""
+"""Limitations in the MLX backend."""
 
 from __future__ import annotations
 

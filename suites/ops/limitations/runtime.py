@@ -1,4 +1,4 @@
-"""Known gaps in the ExecuTorch export flow, runtime and portable kernels.
+"""Limitations in the ExecuTorch export flow, runtime and portable kernels.
 
 Operators that a backend leaves to the runtime run on the same kernels there, so an entry names
 every target that it shows on.

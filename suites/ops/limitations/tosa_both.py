@@ -1,4 +1,4 @@
-"""Known gaps in the Arm TOSA backend that show in both profiles, ``tosa:fp`` and ``tosa:int``."""
+"""Limitations in the Arm TOSA backend that show in both profiles, ``tosa:fp`` and ``tosa:int``."""
 
 from __future__ import annotations
 

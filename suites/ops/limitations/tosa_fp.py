@@ -1,4 +1,4 @@
-"""Known gaps in the Arm TOSA backend that show in the floating-point profile."""
+"""Limitations in the Arm TOSA backend that show in the floating-point profile."""
 
 from __future__ import annotations
 

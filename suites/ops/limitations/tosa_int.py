@@ -1,4 +1,4 @@
-"""Known gaps in the Arm quantizer and TOSA backend that show in the integer profile."""
+"""Limitations in the Arm quantizer and TOSA backend that show in the integer profile."""
 
 from __future__ import annotations
 

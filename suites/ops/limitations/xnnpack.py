@@ -1,4 +1,4 @@
-"""Known gaps in the XNNPACK partitioner and delegate."""
+"""Limitations in the XNNPACK partitioner and delegate."""
 
 from __future__ import annotations
 
