@@ -1,7 +1,7 @@
-"""Tables as Parquet, CSV and JSON, all from one Arrow table, so that they agree.
+"""Export tables to Parquet, CSV and JSON, all from one Arrow table, so that they agree.
 
-A missing value is null, which is not the same as NaN: the SQNR of a cell without outputs is
-null, that of an output with NaN in it is NaN.
+A missing value is null, not NaN: the SQNR of a cell without outputs is null, the SQNR of an output
+with NaN in it is NaN.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from harness.record.number_text import spell_number
 from reports.tables import Frame
 from reports.text import clean
 
-#: What a spreadsheet takes for the beginning of a formula, or skips before one.
+#: Characters at which a spreadsheet starts a formula, or that it skips before one.
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _OF_OUTPUTS = ("max_abs", "sqnr_db", "bound_used")
 
 
 def columns(frame: Frame) -> pa.Table:
-    """A table of :mod:`reports.tables` with its index as columns."""
+    """Convert a table of :mod:`reports.tables` to Arrow, with its index as columns."""
     made = pa.Table.from_pandas(frame, preserve_index=True)
     # pandas has no null beside NaN for floats, and pyarrow would make all NaN null.
     for place, name in enumerate(made.column_names):
@@ -33,32 +33,32 @@ def columns(frame: Frame) -> pa.Table:
         values = frame[name].to_numpy()
         absent = None
         if name.startswith(("seconds_", "memory_")):
-            absent = frame[name].isna().to_numpy()  # a stage that the cell did not come to
+            absent = frame[name].isna().to_numpy()  # a stage that the cell did not reach
         elif name in ("conclusive_share", "memory"):
             absent = frame[name].isna().to_numpy()  # not measured
         elif name in _OF_OUTPUTS and "outputs" in frame.columns:
             absent = (frame["outputs"] == 0).to_numpy()
         array = pa.array(values, pa.float64(), mask=absent, from_pandas=False)
         made = made.set_column(place, name, array)
-    # pandas puts its index last; readers look for names first.
+    # pandas puts the index last; names belong first.
     names = [name for name in made.column_names if name not in frame.columns]
     return made.select([*names, *(name for name in made.column_names if name in frame.columns)])
 
 
 def parquet(table: pa.Table) -> bytes:
-    """Parquet with the types of the table; pandas reads it back with its index."""
+    """Render Parquet with the types of the table; pandas restores the index."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
 
 
 def csv(table: pa.Table) -> bytes:
-    """CSV (RFC 4180, UTF-8) that no spreadsheet runs.
+    """Render CSV (RFC 4180, UTF-8) whose texts no spreadsheet executes as formulas.
 
     A text that begins like a formula, or with an apostrophe, gets an apostrophe in front:
-    spreadsheets then show it as text, and removing one leading apostrophe gives every text back.
-    Texts are always quoted, numbers never. Null is empty; ``nan``, ``inf`` and ``-inf`` are
-    spelled so. Control characters are replaced.
+    spreadsheets then show it as text. Remove one leading apostrophe to restore the text.
+    Texts are always quoted, numbers never. Null is empty; other values are ``nan``, ``inf`` and
+    ``-inf``. Control characters are replaced.
     """
     out = io.StringIO()
     writer = csv_module.writer(out, quoting=csv_module.QUOTE_NONNUMERIC, lineterminator="\r\n")
@@ -69,7 +69,7 @@ def csv(table: pa.Table) -> bytes:
 
 
 def as_text(value: str) -> str:
-    """A text as CSV has it."""
+    """Escape a text for CSV."""
     shown = clean(value)
     return f"'{shown}" if value.startswith(("'", *FORMULA)) else shown
 
@@ -85,7 +85,7 @@ def _spelled(column: pa.ChunkedArray) -> list[Any]:
 
 
 def json(table: pa.Table, name: str, runs: list[str]) -> bytes:
-    """Strict JSON: the table's name, the runs, the columns with their types, and a list a row.
+    """Render strict JSON: the table's name, the runs, the columns with types, and a list per row.
 
     JSON has no infinities or NaN, so they are written as ``"inf"``, ``"-inf"`` and ``"nan"``, as
     in ``cells.jsonl``.

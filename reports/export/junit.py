@@ -1,11 +1,10 @@
-"""JUnit XML: a suite a target, a test case a cell.
+"""Export a run as JUnit XML: a suite per target, a test case per cell.
 
-Only what executed within its bound has neither ``skipped`` nor ``failure`` nor ``error``. Skipped,
-with the reason, is what was predicted or declared, or says nothing: xfailed, unsupported, lowered
-only, passed with outputs that any constant would pass for. An
-unavailable backend and a cell without a record are errors, since a skipped test does not turn a CI
-job red and these say nothing of conformance. A last suite, ``run``, fails when the run as a whole
-is not good although no cell says why.
+Only conclusive passes have neither ``skipped`` nor ``failure`` nor ``error``. Xfailed, unsupported,
+lowered-only and vacuously passed cells are skipped, with the reason. Cells of an unavailable
+backend and cells without a record are errors: a skipped test would not turn a CI job red, and these cells
+were not tested. The last suite, ``run``, fails if the verdict of the run is not good although no
+cell is red.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BODY = 20_000
 
 
 def render(run: Run) -> bytes:
-    """The XML of a run, UTF-8."""
+    """Render the XML of a run, in UTF-8."""
     found = RunSummary.from_run(run)
     judged = RunVerdict.from_run(found)
     root = ElementTree.Element("testsuites", name=_attribute(facts.title(run)))
@@ -43,12 +42,12 @@ def render(run: Run) -> bytes:
         _count(suite, [row.cell for row in rows if row.cell is not None])
     suite = _suite(root, run, "run")
     case = ElementTree.SubElement(suite, "testcase", classname="run", name="verdict", time="0")
-    # Red cells speak for themselves; everything else that is not good has no cell to say it.
+    # Red cells already fail. Any other reason for a bad verdict needs a test of its own.
     if not judged.is_good and not (run.is_complete and found.overall.red):
         _outcome(case, "error", judged.kind.value, judged.headline,
                  [judged.sentence, *judged.concerns])  # fmt: skip
     _count(suite, [])
-    for name in ("tests", "failures", "errors"):  # the schema has no sum of the skipped
+    for name in ("tests", "failures", "errors"):  # the schema has no total of skipped tests
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
     root.set("time", _seconds(sum(float(suite.get("time", "0")) for suite in root)))
     ElementTree.indent(root, space=" ")

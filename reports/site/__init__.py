@@ -1,4 +1,4 @@
-"""Site: the dashboard, a folder of static files that opens from disk and asks no server.
+"""Site: the dashboard, a folder of static files that opens from disk without a server.
 
 ::
 
@@ -7,8 +7,8 @@
     made = site.write(Path("site"), [Path("runs")])
     made.index, made.remarks
 
-``index.html`` is the newest run in words, made here; everything else is drawn in the browser
-from data files that are loaded when they are looked at. docs/dashboard.md has the layout.
+``index.html`` has the newest run as text. Scripts draw everything else in the browser and load
+data files on demand. docs/dashboard.md describes the layout.
 """
 
 from __future__ import annotations

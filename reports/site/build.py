@@ -1,4 +1,4 @@
-"""Write the site: runs newest first, one in memory at a time, their cells as columns."""
+"""Write the site. Runs are added newest first, and only one is in memory at a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from reports.comparison.snapshot import take_snapshot
 from reports.site import changes, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns, comparison
 from reports.site.details import SHARD, write_details, write_histories
-from reports.site.folder import INDEX, Folder, opened
+from reports.site.folder import INDEX, Folder, open_folder
 from reports.site.pack import script
-from reports.site.store import FoundRuns, find
+from reports.site.store import FoundRuns, find_runs
 from reports.summary import RunSummary, Totals
 from reports.verdict import RunVerdict
 
@@ -30,14 +30,14 @@ _SCRIPTS = ("core", "units", "route", "chart", "model", "grid", "cells", "cellpa
 
 @dataclass
 class Site:
-    """What was written.
+    """A site that was written.
 
     Attributes:
         index: the page to open, absolute.
         runs: number of runs shown.
-        cells: number of cells that any of them has.
-        size: all files together, in bytes.
-        remarks: what was left out and why, a line each; the site says the same.
+        cells: number of different cells in these runs.
+        size: total size of all files in bytes.
+        remarks: reasons why the site omits runs, one line each; the site shows them too.
     """
 
     index: Path
@@ -55,22 +55,22 @@ def write(
     last: int = LAST,
     progress: Callable[[int, int], None] | None = None,
 ) -> Site:
-    """Write the dashboard of some runs into a folder; an older site there is replaced.
+    """Write the dashboard of some runs into a folder and replace an older site there.
 
     Args:
-        out: the folder; new, empty, or a site written before.
+        out: the folder; new, empty, or with an older site.
         places: run folders and folders of runs.
-        full: the newest runs of which every cell's record is kept; of older ones, red cells'.
-        last: the newest runs that are shown.
-        progress: called with the number of runs read and of all.
+        full: number of newest runs with all records; older runs have only records of red cells.
+        last: number of newest runs to show.
+        progress: called with the number of runs read so far and the number of all runs.
 
     Raises:
-        RunUnreadable: a run that was named cannot be read, or there is none.
-        RunUnwritable: the folder or the disk refuses; an older site is as it was.
-        UsageError: ``out`` has other files than those of a site.
+        RunUnreadable: a named run cannot be read, or there is no run.
+        RunUnwritable: the folder cannot be written; an older site is unchanged.
+        UsageError: ``out`` has files that do not belong to a site.
     """
-    found = find(places)
-    with opened(out) as folder:
+    found = find_runs(places)
+    with open_folder(out) as folder:
         made = _SiteWriter(folder, found, places, full=full, last=last, progress=progress).write()
     return Site(
         index=(out / INDEX).resolve(),
@@ -95,15 +95,15 @@ class _SiteWriter:
     keys: set[str] = field(default_factory=set)
     shown: dict[Path, str] = field(default_factory=dict)
     totals: list[Totals] = field(default_factory=list)
-    asked: list[tuple[list[str], str]] = field(default_factory=list)
+    selections: list[tuple[list[str], str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def write(self) -> _SiteWriter:
-        """Everything but the promise that it is the new site comes first."""
+        """Write all data files, then publish the new ``index.html``."""
         chosen = self.found.runs[: max(self.last, 1)]
-        self.remarks += [f"left out: {line}" for line in self.found.unreadable]
+        self.remarks += [f"omitted: {line}" for line in self.found.unreadable]
         if older := len(self.found.runs) - len(chosen):
-            self.remarks.append(f"left out: {older:,} older runs; show more with --last")
+            self.remarks.append(f"omitted: {older:,} older runs; show more with --last")
         newest: Run | None = None
         for number, path in enumerate(chosen):
             try:
@@ -111,7 +111,7 @@ class _SiteWriter:
             except RunUnreadable as error:
                 if len(chosen) == 1:
                     raise
-                self.remarks.append(f"left out: {error}")
+                self.remarks.append(f"omitted: {error}")
                 continue
             self._add(run)
             newest = newest or run
@@ -121,10 +121,10 @@ class _SiteWriter:
             raise RunUnreadable(f"none of {len(chosen)} runs can be read: {self.remarks[0]}")
         write_histories(self.folder, self.histories, len(self.catalogue.cells))
         self._put("cells", self.catalogue.data())
-        self._put("changes", changes.found(self.places, self.shown))
+        self._put("changes", changes.find_changes(self.places, self.shown))
         base = self._base()
         self._put("main", {
-            **manifest.rules(),
+            **manifest.list_rules(),
             "runs": self.runs,
             "base": base,
             "remarks": self.remarks,
@@ -134,18 +134,18 @@ class _SiteWriter:
         news = None
         if base:
             paths = list(self.shown)
-            news = page.news(load(paths[base]), newest, self.runs[base]["key"])
+            news = page.count_news(load(paths[base]), newest, self.runs[base]["key"])
         rows = [{**run, "total": total} for run, total in zip(self.runs, self.totals, strict=True)]
         self.folder.publish(page.render(newest, rows, news, self.folder.data, self.remarks))
         return self
 
     def _base(self) -> int:
-        """The newest older run asked for the same cells, else the one before; 0 if none."""
-        same = [at for at, asked in enumerate(self.asked) if at and asked == self.asked[0]]
-        return same[0] if same else min(1, len(self.asked) - 1)
+        """Index of the newest older run with the same selection, else of the previous one, or 0."""
+        same = [at for at, each in enumerate(self.selections) if at and each == self.selections[0]]
+        return same[0] if same else min(1, len(self.selections) - 1)
 
     def _add(self, run: Run) -> None:
-        name, key = f"r{len(self.runs)}", manifest.unique(facts.title(run), self.keys)
+        name, key = f"r{len(self.runs)}", manifest.make_unique_key(facts.title(run), self.keys)
         found = RunSummary.from_run(run)
         snapshot, verdict, total = take_snapshot(found), RunVerdict.from_run(found), found.overall
         rows = sorted(((self.catalogue.add(row), row) for row in found.rows),
@@ -154,7 +154,7 @@ class _SiteWriter:
         detailed = write_details(self.folder, name, run, rows, full=len(self.runs) < self.full)
         self._put(name, {
             **columns(rows, cells),
-            **manifest.about(run, verdict, snapshot),
+            **manifest.describe_run_views(run, verdict, snapshot),
             "detailed": detailed,
         })  # fmt: skip
         compared = [snapshot.cells[row.id] for _, row in rows]
@@ -162,8 +162,8 @@ class _SiteWriter:
         self.histories.append(CellHistory.from_rows(rows, cells))
         self.shown[run.path.resolve()] = key
         self.totals.append(total)
-        self.asked.append((sorted(run.info.targets), run.info.selection))
-        self.runs.append(manifest.entry(run, verdict, total, found.totals, name=name, key=key))
+        self.selections.append((sorted(run.info.targets), run.info.selection))
+        self.runs.append(manifest.list_entry(run, verdict, total, found.totals, name=name, key=key))
 
     def _put(self, name: str, value: Any) -> None:
         self.folder.write(f"{name}.js", script(name, value))

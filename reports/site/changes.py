@@ -1,4 +1,4 @@
-"""Flaky cells, step changes and since when red cells are red, from the history of all runs."""
+"""First bad runs, flaky cells and step changes, from the history of all runs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _METRICS = {
 }
 
 
-def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
-    """What the history of each folder of runs says, in words and numbers with their units.
+def find_changes(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
+    """Find changes in the history of each folder of runs, formatted for the page.
 
-    Runs that were named one by one have no history; that is said.
+    Runs that are named singly have no history; a remark says so.
 
     Args:
-        places: what the site is made of.
-        shown: the runs that the site has, by their folder resolved, with their keys.
+        places: run folders and folders of runs of the site.
+        shown: keys of the runs in the site, by resolved folder.
     """
     made: dict[str, Any] = {"bad": [], "flaky": [], "steps": [], "more": {}, "remarks": []}
     folders = [place for place in places if not (place / RUN_FILE).exists()]
     if not folders:
-        made["remarks"].append("the history needs a folder of runs; these runs were named singly")
+        made["remarks"].append("the history needs a folder of runs, but all runs were named singly")
         return made
 
     from reports import history
@@ -48,7 +48,7 @@ def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
         try:
             past = history.load(folder)
         except ConformError as error:
-            made["remarks"].append(text.line(f"there is no history of {folder}: {error}", 300))
+            made["remarks"].append(text.line(f"cannot load the history of {folder}: {error}", 300))
             continue
         keys = _Keys(past, shown)
         made["remarks"] += [text.line(line, 300) for line in past.problems]
@@ -56,7 +56,7 @@ def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
         if unknown:
             made["remarks"].append(
                 f"{text.count(unknown, 'run')} with local changes or an unknown commit cannot "
-                "tell flaky cells"
+                "reveal flaky cells"
             )
         tables = {
             "bad": [_bad(row, keys) for row in _records(history.first_bad(past))],
@@ -70,7 +70,7 @@ def found(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str, Any]:
 
 
 class _Keys:
-    """The key of a run in the site by its name in the history; empty for one that is not shown."""
+    """Maps the name of a run in the history to its key in the site; empty if not shown."""
 
     def __init__(self, past: History, shown: Mapping[Path, str]) -> None:
         pairs = zip(past.runs["run"], past.runs["path"], strict=True)

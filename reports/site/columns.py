@@ -1,7 +1,7 @@
-"""A run as columns over the cells of all runs: what the matrix and the comparison read.
+"""A run as columns over cells, for the matrix and the comparison.
 
-A cell has one number in the whole site, its place in the :class:`Catalogue`. A column holds a
-value for each cell that the run has, in that order; ``outcomes`` says which cells those are.
+Each cell has one number in the whole site, its place in the :class:`Catalogue`. A column has a
+value for each cell of the run, in that order; ``outcomes`` says which cells the run has.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from reports.render import views
 from reports.site.pack import number
 from reports.summary import CellRow
 
-#: The letter of each outcome in a string of outcomes; a cell that a run does not have is a dot.
+#: The letter of each outcome in a string of outcomes; a dot stands for a missing cell.
 LETTERS = {outcome: chr(ord("a") + at) for at, outcome in enumerate(CellOutcome)}
 ABSENT = "."
 
 _ERROR = 300
-#: Stands in an array where a cell has no such number; NaN is a number that some cells have.
+#: Marks a missing number in an array; NaN cannot, since some cells have NaN as their value.
 NOTHING = 1.5e308
 
 
 @dataclass
 class Catalogue:
-    """Every cell that any run has; runs are added newest first, and numbers never change."""
+    """The cells of all runs. Runs are added newest first, and numbers never change."""
 
     cells: dict[str, int] = field(default_factory=dict)
     case: list[int] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Catalogue:
     groups: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, row: CellRow) -> int:
-        """The number of a row's cell, a new one when no newer run has it."""
+        """Add a cell unless a newer run has it, and return its number."""
         known = self.cells.get(row.id)
         if known is not None:
             return known
@@ -55,7 +55,7 @@ class Catalogue:
         return made
 
     def data(self) -> dict[str, Any]:
-        """What the page needs to name cells; a text that is not safe to show has a safe twin."""
+        """Make the data file with the names of all cells, and a safe form of unsafe names."""
         ops = ValueIndex(op for op, _ in self.groups)
         suites = ValueIndex(suite for _, suite in self.groups)
         return {
@@ -75,7 +75,7 @@ class Catalogue:
 
 
 class ValueIndex:
-    """Distinct values, each with its place."""
+    """Distinct values, each with its index."""
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         self.items: dict[Any, int] = {}
@@ -83,7 +83,7 @@ class ValueIndex:
             self.at(value)
 
     def at(self, value: Any) -> int:
-        """The place of a value, the next one when it is new."""
+        """Return the index of a value, and add a new value at the end."""
         return self.items.setdefault(value, len(self.items))
 
 
@@ -92,7 +92,7 @@ def _twins(names: Iterable[str], limit: int) -> list[tuple[int, str]]:
     return [(at, safe) for at, name, safe in shown if safe != name]
 
 
-#: Numbers of a cell that are compared and drawn, by the name of their column.
+#: Metrics of a cell that the site compares and draws, by column name.
 MEASURES: dict[str, Callable[[Cell], float | None]] = {
     "seconds": lambda cell: cell.seconds or None,
     "used": summary.worst_bound_used,
@@ -102,14 +102,14 @@ MEASURES: dict[str, Callable[[Cell], float | None]] = {
 
 @dataclass
 class CellHistory:
-    """What one run adds to the history of every cell; ``NOTHING`` where one has no such number."""
+    """Outcomes and metrics of all cells in one run; ``NOTHING`` for a missing metric."""
 
     outcomes: bytearray
     measures: dict[str, array[float]]
 
     @classmethod
     def from_rows(cls, rows: list[tuple[int, CellRow]], cells: int) -> CellHistory:
-        """Spread a run's rows over ``cells`` places."""
+        """Spread the rows of a run over ``cells`` places."""
         made = cls(
             bytearray(ABSENT.encode() * cells),
             {name: array("d", [NOTHING]) * cells for name in MEASURES},
@@ -123,11 +123,11 @@ class CellHistory:
 
 
 def columns(rows: list[tuple[int, CellRow]], cells: int) -> dict[str, Any]:
-    """What the matrix, its filters and the limitations show of a run.
+    """Make the columns of a run for the matrix, its filters and the limitations.
 
     Args:
-        rows: the run's rows with their numbers, in the order of these.
-        cells: how many cells the catalogue has.
+        rows: the run's rows with the numbers of their cells, in that order.
+        cells: number of cells in the catalogue.
     """
     outcomes = bytearray(ABSENT.encode() * cells)
     errors, gaps = ValueIndex([""]), ValueIndex([None])
@@ -137,7 +137,7 @@ def columns(rows: list[tuple[int, CellRow]], cells: int) -> dict[str, Any]:
         cell = row.cell
         for name, measure in MEASURES.items():
             made[name].append(None if cell is None else number(measure(cell)))
-        # 0 for what is no mismatch, and where the record does not say.
+        # 0 for other outcomes and for records without a severity.
         made["severity"].append(row.severity.rank if row.severity else 0)
         error = text.line((cell.error if cell else None) or "", _ERROR)
         made["error"].append(errors.at(error))
@@ -152,7 +152,7 @@ def _gap(reason: str, link: str | None) -> list[str | None]:
 
 
 def comparison(facts: list[CellFacts], run: RunSnapshot) -> dict[str, Any]:
-    """What ``reports.comparison.diff`` reads of each cell; the page has the same rules."""
+    """Make the columns of a run that the page compares, by the rules of reports.comparison.diff."""
     signatures, runtimes, hosts, shares = (
         ValueIndex([""]),
         ValueIndex(["none"]),
@@ -185,13 +185,13 @@ def comparison(facts: list[CellFacts], run: RunSnapshot) -> dict[str, Any]:
 
 
 def _host(place: Environment) -> str:
-    """Times of two cells can be compared when this is the same, and not empty."""
+    """Identify a host: times are comparable if this is equal and not empty."""
     parts = (place.host, place.machine, place.processor, place.vectors, place.cores)
     return repr(parts) if place.host else ""
 
 
 def _share(cell: CellFacts) -> tuple[Any, ...]:
-    """Delegates, nodes taken and left, then the ops of each with their calls."""
+    """Delegates, delegated and fallback nodes, then the ops of each with their calls."""
     ops = (cell.delegated_ops, cell.undelegated_ops)
     taken, left = (tuple((text.line(op, 120), calls) for op, calls in sorted(of.items()))
                    for of in ops)  # fmt: skip

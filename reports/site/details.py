@@ -1,4 +1,4 @@
-"""Everything known of single cells, in files of a few cells each, loaded when one is looked at."""
+"""Records and histories of cells, in files of a few cells each that the page loads on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.site.folder import Folder
 from reports.site.pack import number, script
 from reports.summary import CellRow
 
-#: Cells in one file: a cell is found by its number, and its file by dividing that.
+#: Cells per file; the number of a cell divided by this gives its file.
 SHARD = 50
 
 _RED_KEPT = 400
@@ -22,17 +22,17 @@ _RED_KEPT = 400
 def write_details(
     folder: Folder, name: str, run: Run, rows: list[tuple[int, CellRow]], *, full: bool
 ) -> list[int] | None:
-    """The records of a run, as its page shows them.
+    """Write the records of a run, as the pages of its cells show them.
 
     Args:
-        folder: the site that is being written.
-        name: our name of the run in it.
+        folder: the site.
+        name: generated name of the run in the site.
         run: the run.
-        rows: its rows with their numbers.
-        full: all cells; otherwise only red ones, the first few hundred.
+        rows: its rows with the numbers of their cells.
+        full: whether to write all cells; otherwise only the first few hundred red cells.
 
     Returns:
-        The numbers of the cells that are there; None for all.
+        The numbers of the written cells; None for all.
     """
     kept = rows if full else [item for item in rows if item[1].outcome.is_red][:_RED_KEPT]
     shards: dict[int, list[tuple[int, CellRow]]] = defaultdict(list)
@@ -47,12 +47,12 @@ def write_details(
 
 
 def write_histories(folder: Folder, histories: Sequence[CellHistory], cells: int) -> None:
-    """What each cell did in all runs.
+    """Write the history of each cell over all runs.
 
     Args:
-        folder: the site that is being written.
-        histories: one a run, newest first. A run knows the cells that it or a newer one has.
-        cells: how many there are.
+        folder: the site.
+        histories: one per run, newest first. Each has the cells of its run and of newer runs.
+        cells: number of cells in the catalogue.
     """
     for start in range(0, cells, SHARD):
         places = range(start, min(start + SHARD, cells))
@@ -61,7 +61,7 @@ def write_histories(folder: Folder, histories: Sequence[CellHistory], cells: int
 
 
 def _history(histories: Sequence[CellHistory], at: int) -> dict[str, Any]:
-    """Outcomes, and the numbers of the runs that have the cell; all newest first."""
+    """Outcomes in all runs, and metrics in the runs that have the cell; newest first."""
     known = [history for history in histories if at < len(history.outcomes)]
     outcomes = bytes(history.outcomes[at] for history in known).decode()
     there = [history for history, letter in zip(known, outcomes, strict=True) if letter != ABSENT]

@@ -1,8 +1,8 @@
-"""The folder of the site: only ever our own, replaced in one step.
+"""The folder of a site, which is replaced in one step.
 
-Everything but ``index.html`` lies in a subfolder with a new name. ``index.html`` names it and is
-replaced last, so a writer that is killed leaves the old site, and one that succeeds removes the
-old subfolder.
+All files but ``index.html`` are in a subfolder with a new name. ``index.html`` names it and is
+replaced last: a killed writer leaves the old site unchanged, and a successful one removes the old
+subfolder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Marker(msgspec.Struct):
 
 
 class Folder:
-    """A site that is being written; :func:`opened` makes one."""
+    """A site that is being written; see :func:`open_folder`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,9 +38,9 @@ class Folder:
         self.size = 0
 
     def write(self, name: str, content: bytes) -> None:
-        """Write one file of the new site, in a subfolder when the name has a slash.
+        """Write one file of the new site, in a subfolder if the name has a slash.
 
-        ``name`` is made of our own words and counters, never of text from a record.
+        ``name`` must not contain text from a record.
         """
         file = self.path / self.data / name
         file.parent.mkdir(exist_ok=True)
@@ -48,25 +48,25 @@ class Folder:
         self.size += len(content)
 
     def publish(self, index: str) -> None:
-        """Make the new site the one that opens, and remove what the old one had."""
+        """Replace ``index.html``, then remove the data of the old site."""
         write_atomically(self.path / INDEX, index.encode())
         self.size += len(index.encode())
         for entry in self.path.iterdir():
             if entry.name != self.data and _DATA.fullmatch(entry.name) and not entry.is_symlink():
-                # What stays behind costs space and harms nobody.
+                # A file that cannot be removed only costs space.
                 shutil.rmtree(entry, ignore_errors=True)
 
 
-def check(path: Path) -> None:
-    """Find out early whether a site can be written there; makes nothing.
+def check_folder(path: Path) -> None:
+    """Check that a site can be written to a folder; changes nothing.
 
     Raises:
-        UsageError: something is there that is not a site of ours.
+        UsageError: the path has files that do not belong to a site.
     """
     if not path.exists() and not path.is_symlink():
         return
     if not path.is_dir():
-        raise UsageError(f"{path} is not a folder; choose another place for the site")
+        raise UsageError(f"{path} is not a folder; choose another path for the site")
     try:
         empty = not any(path.iterdir())
         ours = empty or _is_marker(path / MARKER)
@@ -88,14 +88,14 @@ def _is_marker(file: Path) -> bool:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Folder]:
-    """Write a site: what is written appears with :meth:`Folder.publish`, or not at all.
+def open_folder(path: Path) -> Iterator[Folder]:
+    """Open a folder to write a site; nothing is visible before :meth:`Folder.publish`.
 
     Raises:
-        UsageError: something is there that is not a site of ours, or another writer is at work.
-        RunUnwritable: the folder or the disk refuses.
+        UsageError: the path has files that do not belong to a site, or another process writes it.
+        RunUnwritable: the folder cannot be written.
     """
-    check(path)
+    check_folder(path)
     folder = Folder(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ def opened(path: Path) -> Iterator[Folder]:
                 raise
     except OSError as error:
         raise RunUnwritable(
-            f"cannot write the site {path}: {error.strerror or error}; the old one is as it was"
+            f"cannot write the site {path}: {error.strerror or error}; the old site is unchanged"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What the site knows of every run before any cell is loaded."""
+"""The main data file of the site: rules, and an entry for each run."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from reports.comparison.snapshot import CellFacts, RunSnapshot
 from reports.outcome import CellOutcome
 from reports.render import views
 from reports.site.columns import LETTERS
-from reports.site.shared import scores
+from reports.site.shared import compute_scores
 from reports.summary import Totals
 from reports.verdict import RunVerdict
 
-#: The tone of each kind of change, and its sign, so that colour is never the only one.
+#: Tone and sign of each kind of change; the sign repeats the information of the colour.
 TONES = {
     kind: ("worse", "▼") if kind.is_worse
     else ("better", "▲") if kind.rank > ChangeKind.CHANGED.rank
@@ -28,8 +28,8 @@ TONES = {
 }  # fmt: skip
 
 
-def rules() -> dict[str, Any]:
-    """Words, signs and rules that scripts share with the other reports."""
+def list_rules() -> dict[str, Any]:
+    """Collect words, signs and rules that the scripts share with the other reports."""
     limits = Thresholds()
     return {
         "outcomes": [
@@ -67,9 +67,9 @@ def rules() -> dict[str, Any]:
 
 
 def _transitions() -> list[list[list[int]]]:
-    """The kind of each pair of outcomes, once for failures that are alike and once for others.
+    """Kinds of change by pair of outcomes: one table for equal failures, one for different ones.
 
-    The last row and column stand for a cell that is not there; -1 says that nothing changed.
+    The last row and column stand for a missing cell; -1 means no change.
     """
     sides = [*CellOutcome, None]
     ranks = []
@@ -91,7 +91,7 @@ def _facts(outcome: CellOutcome | None, stage: str) -> CellFacts | None:
     return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
 
 
-def entry(
+def list_entry(
     run: Run,
     verdict: RunVerdict,
     total: Totals,
@@ -100,14 +100,14 @@ def entry(
     name: str,
     key: str,
 ) -> dict[str, Any]:
-    """One line of the list of runs: its verdict, and its totals with each outcome apart.
+    """Make an entry of the list of runs: its verdict, and its totals by outcome.
 
     Args:
         run: the run.
-        verdict: on the run.
-        total: of the whole run.
-        targets: of each target.
-        name: our name of its files.
+        verdict: verdict of the run.
+        total: totals of the whole run.
+        targets: totals of each target.
+        name: generated name of its files.
         key: its name in links and lists, unique in the site.
     """
     info = run.info
@@ -131,12 +131,14 @@ def entry(
         "red": total.red,
         "rate": total.pass_rate,
         "rate_text": total.rate_text,
-        "backends": [(text.line(each, 80), *score) for each, score in scores(targets).items()],
+        "backends": [
+            (text.line(each, 80), *score) for each, score in compute_scores(targets).items()
+        ],
     }
 
 
-def about(run: Run, verdict: RunVerdict, snapshot: RunSnapshot) -> dict[str, Any]:
-    """What a run's own views say besides its cells."""
+def describe_run_views(run: Run, verdict: RunVerdict, snapshot: RunSnapshot) -> dict[str, Any]:
+    """Collect facts about a run for its views, besides its cells."""
     targets = dict.fromkeys([*run.info.targets, *snapshot.targets])
     return {
         "path": text.line(str(run.path), 300),
@@ -151,8 +153,8 @@ def about(run: Run, verdict: RunVerdict, snapshot: RunSnapshot) -> dict[str, Any
     }
 
 
-def unique(name: str, taken: set[str]) -> str:
-    """The name of a run, with a number behind it when another run is called that."""
+def make_unique_key(name: str, taken: set[str]) -> str:
+    """Make a unique key from the name of a run; append a number if the name is taken."""
     made, number = name, 2
     while made in taken:
         made, number = f"{name}~{number}", number + 1

@@ -1,7 +1,7 @@
 """Data files of the site: JSON inside a script, so that a page opened from disk can load them.
 
-A browser fetches no file from ``file://``, but it runs scripts. The JSON stands in a string that
-the script parses: quicker than the same as code, and no key of it can mean anything.
+A browser fetches no file from ``file://``, but it runs scripts. The JSON is in a string that
+the script parses, which is faster than code and gives keys no special meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.record.number_text import spell_number
 _ESCAPES = (
     (b"\\", b"\\\\"),
     (b"'", b"\\'"),
-    # Nothing in a script file ends it, but somebody may paste it into a page.
+    # Needed only if the text is pasted into a page.
     (b"<", b"\\x3c"),
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
@@ -23,10 +23,10 @@ _ESCAPES = (
 
 
 def script(name: str, value: Any) -> bytes:
-    """The text of a file that hands ``value`` to the page under ``name``.
+    """Make the text of a file that passes ``value`` to the page under ``name``.
 
     Args:
-        name: our own name of the file, never text of a record.
+        name: generated name of the file, never text from a record.
         value: lists, dicts, strings, ints, None and finite floats; see :func:`number`.
     """
     body = msgspec.json.encode(value)
@@ -36,6 +36,6 @@ def script(name: str, value: Any) -> bytes:
 
 
 def number(value: float | None) -> float | str | None:
-    """A float with six digits; JSON has no infinities, so they are spelled as in the records."""
+    """Round a float to six digits; infinities and NaN become texts, as in the records."""
     spelled: float | str | None = spell_number(value)
     return float(f"{spelled:.6g}") if isinstance(spelled, float) else spelled

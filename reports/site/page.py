@@ -9,7 +9,7 @@ from reports import facts, jinja, text
 from reports.columns import lines
 from reports.comparison.diff import ChangeKind, diff
 from reports.site import manifest
-from reports.site.shared import Mismatches, Split, mismatches
+from reports.site.shared import CaseSplit, Mismatches, divide_mismatches
 from reports.summary import FailureGroup, RunSummary
 from reports.verdict import RunVerdict
 
@@ -18,7 +18,7 @@ _CELLS_SHOWN = 6
 _MISSING_SHOWN = 50
 
 
-def news(before: Run, run: Run, key: str) -> dict[str, Any]:
+def count_news(before: Run, run: Run, key: str) -> dict[str, Any]:
     """Count the changes since an earlier run, by kind, worst kind first."""
     made = diff(before, run)
     counts = made.counts
@@ -41,13 +41,13 @@ def render(
     Args:
         run: the newest run, or its summary.
         runs: the list of all runs, newest first, with their totals.
-        news: the result of :func:`news`; None without an earlier run.
+        news: the result of :func:`count_news`; None without an earlier run.
         data: name of the subfolder with the data files.
         remarks: reasons why the site omits runs, one line each.
     """
     found = RunSummary.from_run(run)
     causes = found.failure_groups
-    divided = mismatches(found.rows)
+    divided = divide_mismatches(found.rows)
     return (
         jinja.environment()
         .get_template("site/index.html.j2")
@@ -76,7 +76,7 @@ def render(
     )
 
 
-def _divided(found: Mismatches) -> list[tuple[str, str, list[Split]]]:
+def _divided(found: Mismatches) -> list[tuple[str, str, list[CaseSplit]]]:
     """Rows of the table: backends, likely cause, cases; longest first."""
     alone = sorted(found.alone.items(), key=lambda item: -len(item[1]))
     rows = [(f"only {name}", f"the backend {text.line(name, 60)}", each) for name, each in alone]

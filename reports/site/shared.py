@@ -1,5 +1,7 @@
-"""Mismatches by who has them: what all backends get wrong points at the case or its oracle, what
-one gets wrong at that backend."""
+"""Divide mismatches by backend.
+
+A mismatch of all backends points at the case or its oracle, a mismatch of one at that backend.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ _WRONG = frozenset({CellOutcome.MISMATCH, CellOutcome.XFAILED})
 
 
 @dataclass(frozen=True)
-class Split:
-    """How the backends that computed something for a case divide.
+class CaseSplit:
+    """Backends with wrong and with right outputs for a case.
 
     Attributes:
-        case: its name.
-        wrong: cells whose outputs are outside of their bounds, known gaps among them.
-        right: backends none of whose outputs are.
+        case: name of the case.
+        wrong: cells with outputs outside their bounds, known issues included.
+        right: backends without such a cell.
     """
 
     case: str
@@ -30,7 +32,7 @@ class Split:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Those with a wrong cell, each once."""
+        """Backends with a wrong cell, each once."""
         return tuple(
             dict.fromkeys(cell.rpartition("@")[2].partition(":")[0] for cell in self.wrong)
         )
@@ -38,21 +40,21 @@ class Split:
 
 @dataclass
 class Mismatches:
-    """The mismatches of a run.
+    """The mismatches of a run, divided by backend.
 
     Attributes:
-        shared: cases that every backend gets wrong, of two or more.
-        alone: cases that one backend gets wrong and another right, by that backend.
-        some: number of cases that several get wrong and others right.
+        shared: cases that all of two or more backends get wrong.
+        alone: cases that only one backend gets wrong, by that backend.
+        some: number of cases that several backends, but not all, get wrong.
     """
 
-    shared: list[Split] = field(default_factory=list)
-    alone: dict[str, list[Split]] = field(default_factory=dict)
+    shared: list[CaseSplit] = field(default_factory=list)
+    alone: dict[str, list[CaseSplit]] = field(default_factory=dict)
     some: int = 0
 
 
-def mismatches(rows: Iterable[CellRow]) -> Mismatches:
-    """Divide the cases of a run; one that a single backend computed divides nobody."""
+def divide_mismatches(rows: Iterable[CellRow]) -> Mismatches:
+    """Divide the mismatches of a run by backend; cases of a single backend are ignored."""
     wrong: dict[str, list[CellRow]] = {}
     judged: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -65,9 +67,9 @@ def mismatches(rows: Iterable[CellRow]) -> Mismatches:
     for case, cells in wrong.items():
         if len(judged[case]) < 2:
             continue
-        split = Split(case, tuple(row.id for row in cells), ())
+        split = CaseSplit(case, tuple(row.id for row in cells), ())
         right = tuple(name for name in judged[case] if name not in split.backends)
-        split = Split(case, split.wrong, right)
+        split = CaseSplit(case, split.wrong, right)
         if not right:
             found.shared.append(split)
         elif len(split.backends) == 1:
@@ -77,9 +79,11 @@ def mismatches(rows: Iterable[CellRow]) -> Mismatches:
     return found
 
 
-def scores(totals: Iterable[Totals]) -> Mapping[str, tuple[int | None, int, int]]:
-    """Of each backend the cells that passed, those that are rated, and the unsupported, which are
-    not. Nothing passed or failed where nothing was executed: None."""
+def compute_scores(totals: Iterable[Totals]) -> Mapping[str, tuple[int | None, int, int]]:
+    """Count passed, rated and unsupported cells of each backend; unsupported cells are not rated.
+
+    The number of passed cells is None if no cell was conclusive.
+    """
     found: dict[str, Counter[str]] = {}
     for total in totals:
         count = found.setdefault(total.target.partition(":")[0], Counter())

@@ -1,4 +1,4 @@
-"""Which runs a site shows: run folders, and folders of run folders, newest first."""
+"""Find the runs of a site in run folders and folders of runs, newest first."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ class _Start(msgspec.Struct):
 
 @dataclass
 class FoundRuns:
-    """Run folders, newest first, and what looked like a run and could not be read."""
+    """Run folders, newest first, and messages about damaged runs."""
 
     runs: list[Path] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
 
-def find(places: Sequence[Path]) -> FoundRuns:
-    """The runs at and directly below these places, each once.
+def find_runs(places: Sequence[Path]) -> FoundRuns:
+    """Find the runs at and directly below these paths, each once.
 
-    A run without a readable start counts as the oldest. A damaged run below a folder is named in
-    ``unreadable`` and left out; one that was named itself raises.
+    A run without a readable start time counts as the oldest. A damaged run in a folder of runs is
+    omitted and named in ``unreadable``.
 
     Raises:
-        RunUnreadable: a place is not a folder, a run that was named cannot be read, or there is
-            no run at all.
+        RunUnreadable: a path is not a folder, a named run cannot be read, or there is no run.
     """
     found = FoundRuns()
     dated: list[tuple[float, str, Path]] = []

@@ -1,7 +1,7 @@
 """A run as pandas tables, for notebooks and for other tools.
 
-pandas is imported when the first table is asked for. :data:`TABLES` has those that one run makes,
-by the names that ``conform export --table`` takes.
+pandas is imported with the first table. :data:`TABLES` has the tables of one run, by the names that
+``conform export --table`` accepts.
 """
 
 from __future__ import annotations

@@ -26,18 +26,18 @@ _COLUMNS = [
 def frame(run: Run) -> Frame:
     """A row per record, indexed by cell id, in the order the cells ended.
 
-    ``outcome`` splits ``passed`` by whether anything was delegated. ``severity`` is that of the
-    worst output of a mismatch, expected or not; missing in older records. ``max_abs`` and
+    ``outcome`` splits ``passed`` by whether anything was delegated. ``severity`` is
+    of the worst output of a mismatch, expected or not; missing in older records. ``max_abs`` and
     ``bound_used`` are the largest over the outputs, ``sqnr_db`` the smallest, NaN if any output
     has NaN or there is no output (``outputs`` tells the two apart). ``conclusive_share`` is the
-    share of elements that the best constant gets wrong, of the output with the largest share;
+    share of elements that the best constant gets wrong, for the output with the largest share;
     missing in older records. ``vacuous_reason`` is the case's reason for a vacuous pass.
     ``seconds_<stage>`` has the stages. ``memory`` is the peak of all stages in bytes,
     ``memory_<stage>`` has the stages; missing where it was not measured. ``constant_bytes`` is the
     part of ``program_bytes`` that holds constants, ``duplicate_constant_bytes`` the part of these
     that is stored more than once; ``planned_memory`` is the planned bytes; ``first_seconds`` and
-    ``steady_seconds`` are of single calls of the program, on our host. ``counted`` is False for a
-    record of a cell that has a worse one.
+    ``steady_seconds`` are times of single calls of the program on the host. ``counted`` is False
+    for a record of a cell that also has a worse record.
     """
     counted = {id(row.cell) for row in RunSummary.from_run(run).rows if row.cell is not None}
     records = [_record(cell, counted=id(cell) in counted) for cell in run.cells]
@@ -106,22 +106,22 @@ def _number(value: float | None) -> float:
 
 
 def failures(run: Run) -> Frame:
-    """The red cells, worst first; the columns of :func:`frame`."""
+    """Red cells, worst first, with the columns of :func:`frame`."""
     cells = [row.cell for row in RunSummary.from_run(run).failures if row.cell is not None]
     table = frame(run)
-    # By position, not by id: a cell with several records has its id there more than once.
+    # By position: the id of a cell with several records is not unique.
     where = {id(cell): position for position, cell in enumerate(run.cells)}
     return table.iloc[[where[id(cell)] for cell in cells]]
 
 
 def slowest(run: Run, limit: int = 50) -> Frame:
-    """The cells that took longest, longest first; times in seconds.
+    """The slowest cells, slowest first; times in seconds.
 
     Raises:
         ValueError: ``limit`` is not positive.
     """
     if limit < 1:
-        raise ValueError(f"the slowest {limit} cells: ask for one at least")
+        raise ValueError(f"limit must be at least 1, not {limit}")
     records = []
     for row in RunSummary.from_run(run).slowest(limit):
         assert row.cell is not None
@@ -137,14 +137,13 @@ def slowest(run: Run, limit: int = 50) -> Frame:
 
 
 def largest(run: Run, limit: int = 50) -> Frame:
-    """The cells that held most memory, the largest first; ``memory`` in bytes, of the stage that
-    held most.
+    """The cells with the highest peak memory, largest first; ``memory`` is the peak in bytes.
 
     Raises:
         ValueError: ``limit`` is not positive.
     """
     if limit < 1:
-        raise ValueError(f"the largest {limit} cells: ask for one at least")
+        raise ValueError(f"limit must be at least 1, not {limit}")
     records = []
     for row in RunSummary.from_run(run).largest(limit):
         assert row.cell is not None
@@ -157,7 +156,7 @@ def largest(run: Run, limit: int = 50) -> Frame:
 
 
 def not_run(run: Run) -> Frame:
-    """The expected cells without a record, which :func:`frame` therefore does not have."""
+    """Expected cells without a record; :func:`frame` does not have them."""
     missing = [row for row in RunSummary.from_run(run).rows if row.cell is None]
     records = [(row.id, row.case, row.op, row.suite, row.target) for row in missing]
     columns = ["id", "case", "op", "suite", "target"]

@@ -1,4 +1,4 @@
-"""How many cells came to what: by target, by op and target, by cause."""
+"""Counts of outcomes: by target, by op and target, by cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reports.tables.lazy import Frame, pandas
 
 
 def totals(run: Run) -> Frame:
-    """A row per target, each outcome counted apart.
+    """A row per target, with a count of each outcome.
 
     ``pass_rate`` is ``passed / rated`` and ``rated`` is all cells but the unsupported ones;
     unavailable, lowered-only, not-run and vacuous cells are in it and have columns of their own.
@@ -46,10 +46,10 @@ def _counts(total: Totals) -> dict[str, Any]:
 
 
 def coverage(run: Run) -> Frame:
-    """A row per op and target that has cells of it, each outcome counted apart.
+    """A row per op and target with cells of it, with a count of each outcome.
 
     ``delegated`` counts cells with at least one delegate, ``delegated_nodes`` and
-    ``undelegated_nodes`` the calls in them; the other columns are those of :func:`totals`.
+    ``undelegated_nodes`` the calls in them; the other columns are as in :func:`totals`.
     """
     groups: dict[tuple[str, str], list[CellRow]] = {}
     for row in RunSummary.from_run(run).rows:
@@ -72,7 +72,7 @@ def coverage(run: Run) -> Frame:
 
 def column(outcome: CellOutcome) -> str:
     """The name of an outcome's column in tables of totals."""
-    # "passed" is both kinds of pass together; apart they need names of their own.
+    # "passed" is the sum of two kinds of pass, which need names of their own.
     special = {
         CellOutcome.PASSED: "passed_delegated",
         CellOutcome.UNDELEGATED: "passed_nothing_delegated",
@@ -86,7 +86,7 @@ _COUNTED = ["cells", "rated", "passed", "pass_rate", "red", *map(column, CellOut
 
 
 def matrix(run: Run, by: str = "case") -> Frame:
-    """What came of each case, or of each op, on each target; empty where not selected.
+    """The outcome of each case, or of each op, on each target; empty if not selected.
 
     Args:
         run: a loaded run.
@@ -97,7 +97,7 @@ def matrix(run: Run, by: str = "case") -> Frame:
         ValueError: ``by`` is neither.
     """
     if by not in ("case", "op"):
-        raise ValueError(f"matrix by {by!r}: there are 'case' and 'op'")
+        raise ValueError(f"unknown grouping by {by!r}; choose 'case' or 'op'")
     found = RunSummary.from_run(run)
     groups: dict[tuple[str, str], Counter[CellOutcome]] = {}
     for row in found.rows:
@@ -124,7 +124,7 @@ def _square(counts: Counter[CellOutcome] | None, by: str) -> str:
 
 
 def limitations(run: Run) -> Frame:
-    """A row per reason that explains cells: how many, how they ended, where."""
+    """A row per reason of a limitation: number of cells, their outcomes and targets."""
     gaps = RunSummary.from_run(run).limitation_groups
     shown = [CellOutcome.XFAILED, CellOutcome.UNSUPPORTED, CellOutcome.XPASSED]
     records = [

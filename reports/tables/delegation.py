@@ -1,4 +1,4 @@
-"""What each target's backend took, and what it left over."""
+"""Delegated and fallback nodes of each target."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reports.tables.lazy import Frame, pandas
 
 
 def delegation(run: Run) -> Frame:
-    """A row per target that lowered anything: what the backend took and what it left over.
+    """A row per target with lowered cells: delegates, delegated nodes and fallback nodes.
 
-    ``left_over`` is text; :func:`left_over` has the same as numbers.
+    ``left_over`` has the fallback operators as text; :func:`left_over` has them as numbers.
     """
     records = [
         {
@@ -31,7 +31,7 @@ def delegation(run: Run) -> Frame:
 
 
 def left_over(run: Run) -> Frame:
-    """A row per target and op that its backend did not take, with calls and cells, most first."""
+    """A row per target and fallback operator, with calls and cells, most calls first."""
     records = [
         {"target": part.target, "op": op, "calls": calls, "cells": part.fallback_cells[op]}
         for part in RunSummary.from_run(run).delegation_totals

@@ -1,4 +1,4 @@
-"""pandas, imported when the first table is asked for, so that ``import reports`` stays quick."""
+"""Import pandas with the first table only, so that ``import reports`` stays fast."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 import importlib
 from typing import Any
 
-#: A ``pandas.DataFrame``; pandas carries no types here, since it is not imported.
+#: A ``pandas.DataFrame``; untyped, since pandas is not imported here.
 Frame = Any
 
 
 @functools.cache
 def pandas() -> Any:
-    """The module."""
+    """Return the module pandas."""
     return importlib.import_module("pandas")

@@ -1,4 +1,4 @@
-"""How far outputs are from the oracle: quantiles and histograms by target."""
+"""Errors of outputs against the oracle: quantiles and histograms by target."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def numerics(run: Run) -> Frame:
     """Quantiles over all outputs of a target, a row per target and metric.
 
     ``bound_used`` is error / bound, at most 1 where an output conforms; ``sqnr_db`` is in dB and
-    infinite where an output is exact. ``outputs`` counts all, ``nan`` those whose metric is not a
-    number, which are in no quantile, ``infinite`` those that are. A quantile is a value that
-    occurs: of two neighbours the worse. Columns: ``min``, ``p01`` … ``p99``, ``max``.
+    infinite where an output is exact. ``outputs`` counts all outputs, ``nan`` outputs with
+    NaN as metric, which no quantile includes, and ``infinite`` outputs whose metric is infinite. A
+    quantile is an observed value: of two neighbours the worse. Columns: ``min``, ``p01`` … ``p99``, ``max``.
     """
     names = ["min", *(f"p{round(100 * share):02d}" for share in _SHARES[1:-1]), "max"]
     records = []
@@ -45,21 +45,21 @@ def numerics(run: Run) -> Frame:
 
 
 def histogram(run: Run, metric: str = "bound_used", edges: Sequence[float] | None = None) -> Frame:
-    """How many outputs of each target lie in each range of a metric.
+    """Count the outputs of each target in each range of a metric.
 
     A range holds ``low`` < value ≤ ``high`` for ``bound_used`` (an unused bound, 0, is in the
     first) and ``low`` ≤ value < ``high`` for ``sqnr_db`` (an exact output is in the last, whose
-    ``exact`` counts it). What is not a number is in the row without ``low`` and ``high``, which
-    only targets that have such outputs have. Values outside the edges are in no range.
+    ``exact`` counts it). A row without ``low`` and ``high`` counts NaN, for targets with
+    such outputs. Values outside the edges are not counted.
 
     Raises:
-        ValueError: no such metric, or edges that do not rise.
+        ValueError: the metric is unknown, or the edges do not increase.
     """
     if metric not in _METRICS:
-        raise ValueError(f"no histogram of {metric!r}; there are {', '.join(_METRICS)}")
+        raise ValueError(f"unknown metric {metric!r}; choose from {', '.join(_METRICS)}")
     borders = list(_METRICS[metric] if edges is None else edges)
     if len(borders) < 2 or any(not low < high for low, high in itertools.pairwise(borders)):
-        raise ValueError("the edges of a histogram must rise, and there must be two at least")
+        raise ValueError("a histogram needs two or more edges in increasing order")
     records = []
     for target, outputs in _outputs(run).items():
         values, undefined = _values(outputs, metric)
@@ -95,7 +95,7 @@ def _values(outputs: list[Numerics], metric: str) -> tuple[list[float], int]:
 
 
 def _quantile(values: list[float], share: float, up: bool) -> float:
-    # Between a number and infinity there is nothing to interpolate.
+    # Not interpolated, since a neighbour may be infinite.
     if not values:
         return math.nan
     place = share * (len(values) - 1)

@@ -1,4 +1,4 @@
-"""Where runs happened, side by side."""
+"""Environments of runs, side by side."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reports.tables.lazy import Frame, pandas
 def environments(runs: Sequence[Run]) -> Frame:
     """A row per fact of the environments, a column per run, all text.
 
-    A merged run has a column for each part. ``differs`` says whether the columns are not all the
-    same; what a record does not have is empty. Packages are ``package NAME``, backends
+    A merged run has a column for each part. ``differs`` says whether the columns differ. A
+    missing fact is empty. Packages are ``package NAME``, backends
     ``backend NAME``.
 
     Raises:
-        ValueError: no run is given.
+        ValueError: ``runs`` is empty.
     """
     if not runs:
-        raise ValueError("environments of no run: give one at least")
+        raise ValueError("environments needs at least one run")
     columns: dict[str, dict[str, str]] = {}
     for run in runs:
         name = facts.title(run)

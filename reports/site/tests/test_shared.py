@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.record.cell import Delegation, LimitationRef, Status
 from reports import site
-from reports.site.shared import mismatches, scores
+from reports.site.shared import compute_scores, divide_mismatches
 from reports.summary import RunSummary
 from reports.tests.runs import cell, write
 
@@ -33,7 +33,7 @@ CELLS = [
 
 
 def test_who_is_wrong(tmp_path: Path) -> None:
-    found = mismatches(RunSummary.from_run(write(tmp_path / "r", CELLS)).rows)
+    found = divide_mismatches(RunSummary.from_run(write(tmp_path / "r", CELLS)).rows)
     assert [split.case for split in found.shared] == ["all"]
     assert set(found.shared[0].backends) == {"xnnpack", "mlx"}
     assert {name: [each.case for each in splits] for name, splits in found.alone.items()} == {
@@ -44,10 +44,10 @@ def test_who_is_wrong(tmp_path: Path) -> None:
 
 
 def test_the_unsupported_stand_beside_a_score(tmp_path: Path) -> None:
-    found = scores(RunSummary.from_run(write(tmp_path / "r", CELLS)).totals)
+    found = compute_scores(RunSummary.from_run(write(tmp_path / "r", CELLS)).totals)
     assert found == {"xnnpack": (1, 3, 0), "mlx": (1, 6, 0), "tosa": (1, 3, 1)}
     away = cell("all", "metal:fp32", status=Status.UNAVAILABLE, error="no device", **NOTHING)
-    assert scores(RunSummary.from_run(write(tmp_path / "s", [away])).totals) == {
+    assert compute_scores(RunSummary.from_run(write(tmp_path / "s", [away])).totals) == {
         "metal": (None, 1, 0)
     }
 

@@ -22,7 +22,7 @@ from reports.comparison.diff import ChangeKind
 from reports.outcome import CellOutcome
 from reports.site import manifest
 from reports.site.columns import ABSENT, LETTERS
-from reports.site.folder import INDEX, MARKER, opened
+from reports.site.folder import INDEX, MARKER, open_folder
 from reports.site.pack import number, script
 from reports.site.tests.nights import EVIL, NAMES, hostile, store
 from reports.summary import RunSummary
@@ -195,7 +195,7 @@ def test_a_writer_that_fails_leaves_the_old_site(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("reports.site.build.write_histories", full)
-    with pytest.raises(RunUnwritable, match=r"No space left.*the old one is as it was"):
+    with pytest.raises(RunUnwritable, match=r"No space left.*the old site is unchanged"):
         site.write(out, [runs])
     assert (out / INDEX).read_text(encoding="utf-8") == page
     assert len([path for path in out.iterdir() if path.is_dir()]) == 1
@@ -225,7 +225,10 @@ def test_a_writer_that_is_killed_leaves_the_old_site_and_the_next_one_cleans_up(
 
 def test_two_writers_do_not_write_at_once(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "a", [cell()])
-    with opened(tmp_path / "site"), pytest.raises(UsageError, match="another process is writing"):
+    with (
+        open_folder(tmp_path / "site"),
+        pytest.raises(UsageError, match="another process is writing"),
+    ):
         site.write(tmp_path / "site", [tmp_path / "runs"])
 
 
@@ -290,7 +293,7 @@ def test_changes_need_a_folder_and_name_cells_and_runs(tmp_path: Path) -> None:
 
 
 def test_the_transition_table_has_a_kind_for_what_changed_and_none_for_what_did_not() -> None:
-    alike, other = manifest.rules()["transitions"]
+    alike, other = manifest.list_rules()["transitions"]
     letters, ranks = list(CellOutcome), list(ChangeKind)
     passed, failed, gone = (
         letters.index(CellOutcome.PASSED),
@@ -324,7 +327,7 @@ def test_the_command_prints_the_page_last_and_says_what_it_left_out(tmp_path: Pa
     done = CliRunner().invoke(cli.main, asked)
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1] == str((tmp_path / "site" / INDEX).resolve())
-    assert "conform: left out: b: run.json cannot be read" in done.stderr
+    assert "conform: omitted: b: run.json cannot be read" in done.stderr
 
 
 def test_the_command_refuses_in_one_line_with_exit_code_2(tmp_path: Path) -> None:

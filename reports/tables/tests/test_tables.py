@@ -234,9 +234,9 @@ def test_a_histogram_holds_every_output_once(tmp_path: Path, metric: str) -> Non
     else:
         conforming = table[table["high"] <= 1.0]
         assert conforming["outputs"].sum() == 5
-    with pytest.raises(ValueError, match="must rise"):
+    with pytest.raises(ValueError, match="increasing order"):
         tables.histogram(run, metric, [1.0, 1.0])
-    with pytest.raises(ValueError, match="no histogram of 'speed'"):
+    with pytest.raises(ValueError, match="unknown metric .speed."):
         tables.histogram(run, "speed")
 
 
@@ -251,7 +251,7 @@ def test_slowest_cells_with_their_slowest_stage(tmp_path: Path) -> None:
     assert table["slowest_stage"].tolist() == ["lower", "lower"]
     assert table["stage_seconds"].iloc[1] == 0.7
     assert len(tables.slowest(run, 1)) == 1
-    with pytest.raises(ValueError, match="ask for one at least"):
+    with pytest.raises(ValueError, match="at least 1"):
         tables.slowest(run, 0)
 
 
@@ -266,7 +266,7 @@ def test_largest_cells_with_their_largest_stage(tmp_path: Path) -> None:
     assert table["memory"].tolist() == [9, 5]
     assert table["largest_stage"].tolist() == ["lower", "run"]
     assert len(tables.largest(run, 1)) == 1
-    with pytest.raises(ValueError, match="ask for one at least"):
+    with pytest.raises(ValueError, match="at least 1"):
         tables.largest(run, 0)
 
 
