@@ -2,9 +2,9 @@
 
 Only conclusive passes have neither ``skipped`` nor ``failure`` nor ``error``. Xfailed, unsupported,
 lowered-only and vacuously passed cells are skipped, with the reason. Cells of an unavailable
-backend and cells without a record are errors: a skipped test would not turn a CI job red, and these cells
-were not tested. The last suite, ``run``, fails if the verdict of the run is not good although no
-cell is red.
+backend and cells without a record are errors: a skipped test
+would not turn a CI job red, and these cells were not tested. The last suite, ``run``, fails if the
+verdict of the run is not good although no cell is red.
 """
 
 from __future__ import annotations

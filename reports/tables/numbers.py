@@ -24,7 +24,8 @@ def numerics(run: Run) -> Frame:
     ``bound_used`` is error / bound, at most 1 where an output conforms; ``sqnr_db`` is in dB and
     infinite where an output is exact. ``outputs`` counts all outputs, ``nan`` outputs with
     NaN as metric, which no quantile includes, and ``infinite`` outputs whose metric is infinite. A
-    quantile is an observed value: of two neighbours the worse. Columns: ``min``, ``p01`` … ``p99``, ``max``.
+    quantile is an observed value: of two neighbours the worse. Columns: ``min``, ``p01`` …
+    ``p99``, ``max``.
     """
     names = ["min", *(f"p{round(100 * share):02d}" for share in _SHARES[1:-1]), "max"]
     records = []

@@ -259,9 +259,9 @@ def test_a_write_that_fails_leaves_the_old_file(
 
 def test_bad_requests_are_one_line(tmp_path: Path) -> None:
     run = odd(tmp_path / "r")
-    with pytest.raises(UsageError, match="there are cells, coverage"):
+    with pytest.raises(UsageError, match="choose from cells, coverage"):
         export.render([run], "csv", "speed")
-    with pytest.raises(UsageError, match="there are parquet, csv"):
+    with pytest.raises(UsageError, match="choose from parquet, csv"):
         export.render([run], "xls")
     with pytest.raises(ConflictingOptions, match="junit is of all cells"):
         export.render([run], "junit", "totals")

@@ -134,7 +134,7 @@ def test_matrix_by_case_and_by_op(tmp_path: Path) -> None:
         "tosa:fp": "unsupported",
         "mlx:fp32": "not_run",
     }
-    with pytest.raises(ValueError, match="'case' and 'op'"):
+    with pytest.raises(ValueError, match="'case' or 'op'"):
         tables.matrix(run, by="suite")
 
 
@@ -236,7 +236,7 @@ def test_a_histogram_holds_every_output_once(tmp_path: Path, metric: str) -> Non
         assert conforming["outputs"].sum() == 5
     with pytest.raises(ValueError, match="increasing order"):
         tables.histogram(run, metric, [1.0, 1.0])
-    with pytest.raises(ValueError, match="unknown metric .speed."):
+    with pytest.raises(ValueError, match="unknown metric 'speed'"):
         tables.histogram(run, "speed")
 
 
@@ -284,7 +284,7 @@ def test_environments_side_by_side(tmp_path: Path) -> None:
     assert table.loc["package mlx", "differs"]
     assert table.loc["seed", "m (linux)"] == "3"
     assert not tables.environments([first])["differs"].any()
-    with pytest.raises(ValueError, match="give one at least"):
+    with pytest.raises(ValueError, match="at least one run"):
         tables.environments([])
 
 
