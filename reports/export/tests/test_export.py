@@ -263,7 +263,7 @@ def test_bad_requests_are_one_line(tmp_path: Path) -> None:
         export.render([run], "csv", "speed")
     with pytest.raises(UsageError, match="choose from parquet, csv"):
         export.render([run], "xls")
-    with pytest.raises(ConflictingOptions, match="junit is of all cells"):
+    with pytest.raises(ConflictingOptions, match="junit always has all cells"):
         export.render([run], "junit", "totals")
     with pytest.raises(UsageError, match="name one"):
         export.render([run, run], "csv")
