@@ -22,7 +22,7 @@ def observe() -> Observation:
     ConvertToSDPAPass.create_sdpa = lambda *given: (fused.append(given), create(*given))[1]
     edge = lower(Attention(), (*HEADS, MASK), XnnpackPartitioner())
     left = [n.target.__name__ for n in edge.exported_program().graph.nodes if callable(n.target)]
-    print("left over:", *(name for name in left if name.startswith("aten")))
+    print("fallback nodes:", *(name for name in left if name.startswith("aten")))
     return Observation("1 attention fused", f"{len(fused)} fused", wrong=not fused)
 
 

@@ -13,7 +13,7 @@ from harness.record.cell import Status
 
 FLOAT_TARGETS = ("portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32", "null:eager")
 TARGETS = (*FLOAT_TARGETS, "tosa:int")
-# What is lowered is the same with every seed but for its weights: some by day, the others at night.
+# Seeds change only the weights: a plain run takes some seeds, a nightly run the rest.
 HONEST_SEEDS = {"day": range(6), "night": range(6, 20)}
 
 

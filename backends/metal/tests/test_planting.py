@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 SHARE = 0.95
 KINDS = 30
 PARTS = 4
-# A third or a half of the kinds gates a change, the night plants all.
+# A plain run plants a third or a half of the kinds, a nightly run all of them.
 BY_DAY = 1
 
 

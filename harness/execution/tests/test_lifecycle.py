@@ -129,7 +129,7 @@ def equal(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled() -> None:
-    """What is there already is not walked whenever somebody asks what is held."""
+    """Freeze existing objects, so that later counts of objects do not walk them."""
     speed.tune_garbage_collector()
 
 
@@ -146,7 +146,7 @@ def saved(folder: Path, data: bytes) -> Path:
 
 
 def programs(*names: str) -> Any:
-    """Each runtime with a small program by day, with models at night."""
+    """Each runtime with a small program; in a nightly run also with models."""
     day = [pytest.param(target, name, id=f"{target}-{name}")
            for target in RUNTIMES for name in names]  # fmt: skip
     night = [

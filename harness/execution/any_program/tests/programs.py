@@ -1,4 +1,4 @@
-"""Programs that tests run as if somebody else had emitted them."""
+"""Programs that tests run as programs from another source."""
 
 from __future__ import annotations
 

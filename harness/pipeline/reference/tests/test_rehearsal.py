@@ -17,7 +17,7 @@ X = torch.randn(2, 3)
 
 
 def _cell(module: torch.nn.Module, target: str = "portable:fp32") -> Cell:
-    return run_cell(Case.from_module("rehearsal/case", module, (X,)), target)
+    return run_cell(Case.from_module("eager_run/case", module, (X,)), target)
 
 
 class Raises(torch.nn.Module):
@@ -36,7 +36,7 @@ def test_eager_raises(target: str) -> None:
 
 
 def test_a_further_call_raises() -> None:
-    case = Case.from_module("rehearsal/call", torch.nn.Linear(3, 2), (X,), calls=[(X.T,)])
+    case = Case.from_module("eager_run/call", torch.nn.Linear(3, 2), (X,), calls=[(X.T,)])
     cell = run_cell(case, "portable:fp32")
     assert (cell.status, cell.stage) == (Status.FAILED, "build")
 
@@ -106,7 +106,7 @@ def test_a_dtype_that_eager_lacks_is_unsupported() -> None:
 
 
 def test_the_fluent_tester_says_it_at_export() -> None:
-    tester = Tester(Case.from_module("rehearsal/fluent", Raises(), (X,)), "portable:fp32")
+    tester = Tester(Case.from_module("eager_run/fluent", Raises(), (X,)), "portable:fp32")
     with pytest.raises(StageFailure) as caught:
         tester.export()
     assert caught.value.stage == "build"

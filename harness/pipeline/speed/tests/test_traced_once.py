@@ -63,7 +63,7 @@ def test_a_walk_that_is_skipped_changes_nothing(
 
 
 class Doubling(pass_base.ExportPass):
-    """A pass of somebody's own."""
+    """A pass that a user wrote."""
 
     def call_operator(self, op: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         value = super().call_operator(op, args, kwargs, meta)
@@ -228,7 +228,7 @@ def test_cells_of_a_case_share_the_exported_program() -> None:
     assert _exported(NET, shared) is first
     assert _exported(NET, shared, seed=1) is not first, "other weights"
     assert _exported(NET, shared) is first
-    next(iter(first.state_dict.values())).data.add_(1)  # somebody's pass writes to a weight
+    next(iter(first.state_dict.values())).data.add_(1)  # a user's pass writes to a weight
     assert _exported(NET, shared) is not first
 
 

@@ -99,7 +99,7 @@ def test_what_hands_on_all_of_it_is_not_walked_with(kind: type[Arms], traced: Gr
     walking = kind()
     before = dict(vars(walking))
     assert walking(traced).graph_module is traced
-    assert dict(vars(walking)) == before, "what the rehearsal left is gone"
+    assert dict(vars(walking)) == before, "the dry run left no attribute"
 
 
 @pytest.mark.parametrize("kind", [Twice, Drops, Changes, Marks, Makes])

@@ -26,7 +26,7 @@ Cells = Iterable[tuple[Case, str]]
 
 
 def load_cases() -> list[Case]:
-    """The cases of all suites but for models and those of the night."""
+    """The cases of all suites, except models and nightly cases."""
     return [
         case
         for suite in load_suites(ROOT / "suites")
