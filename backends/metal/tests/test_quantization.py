@@ -139,10 +139,10 @@ def test_the_harness_decodes_as_the_runtime_does() -> None:
     operator = torch.ops.torchao._linear_fp_act_4bit_weight.default
     x = torch.eye(64)
     args = (x, layer.packed_weights, 32, layer.weight_scales, layer.weight_zeros)
-    found = make_int4_semantics().product(operator, args, {})
+    found = make_int4_semantics().parse_matmul(operator, args, {})
     assert found is not None
     torch.testing.assert_close(found.weight.values().T.float(), operator(*args))
-    assert make_int4_semantics().product(torch.ops.aten.mm.default, (x, x), {}) is None
+    assert make_int4_semantics().parse_matmul(torch.ops.aten.mm.default, (x, x), {}) is None
 
 
 @pytest.mark.parametrize("wrong", ["scale", "offset", "codes", "group"])

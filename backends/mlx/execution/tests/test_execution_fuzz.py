@@ -76,7 +76,7 @@ def loads(data: bytes) -> bool:
 
 def shown(data: bytes) -> Iterator[str]:
     try:
-        yield from list_instructions(reader.load(data), 0, {})
+        yield from list_instructions(reader.load(data))
     except Exception as error:  # the defect is what matters
         yield f"(no listing: {error})"
 

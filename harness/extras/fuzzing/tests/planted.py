@@ -74,7 +74,7 @@ class ForgetsOffsets(ExportPass):  # type: ignore[misc]
             return super().call_operator(op, args, kwargs, meta)
         value = args[0].to_tensor()
         with torch.no_grad():
-            sliced = torch.step_count.aten.slice.Tensor(value, *args[1:])
+            sliced = torch.ops.aten.slice.Tensor(value, *args[1:])
         sizes, strides = list(sliced.shape), list(sliced.stride())
         if not all(isinstance(size, int) for size in (*sizes, *strides)):
             return super().call_operator(op, args, kwargs, meta)

@@ -18,6 +18,7 @@ from harness.pipeline import speed
 from harness.pipeline.reference.unchanged import GraphNodes, ProgramSnapshot
 from harness.pipeline.route import lower
 from harness.pipeline.shared_case_work import SharedCaseWork
+from harness.pipeline.speed.export import decompositions as decomposing
 from harness.pipeline.speed.passes import skipped_walks
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike, drawn
 
@@ -134,14 +135,14 @@ def test_a_program_is_made_functional_once(decompositions: list[Any]) -> None:
     assert len(decompositions) == 1
     are_alike(made[0], made[1])
     assert made[0].graph is not made[1].graph
-    are_alike(made[0], decompositions._upstream(program, {}))
+    are_alike(made[0], decomposing._upstream(program, {}))
 
 
 def test_what_is_functional_is_not_made_so(decompositions: list[Any]) -> None:
     program = export(Net(), (torch.randn(2, 3, 8, 8),))
     made = program.run_decompositions({})
     assert not decompositions
-    upstream = decompositions._upstream(program, {})
+    upstream = decomposing._upstream(program, {})
     are_alike(made, upstream)
     assert made.verifiers == upstream.verifiers
     for node, theirs in zip(made.graph.nodes, upstream.graph.nodes, strict=True):
@@ -180,7 +181,7 @@ def test_what_is_decomposed_is_not_decomposed_again(decompositions: list[Any]) -
     thrice = twice.run_decompositions(default_decompositions())
     assert len(decompositions) == 1
     assert drawn(once.graph_module) == drawn(twice.graph_module) == drawn(thrice.graph_module)
-    upstream = decompositions._upstream(once, default_decompositions())
+    upstream = decomposing._upstream(once, default_decompositions())
     assert drawn(upstream.graph_module) == drawn(once.graph_module)
     relu = next(node for node in twice.graph.nodes if "relu" in node.name)
     relu.target = torch.ops.aten.relu6.default
