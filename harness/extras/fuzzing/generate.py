@@ -230,7 +230,7 @@ def _scaled(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
     """An operator with a number argument; arguments of Python operators become tensors."""
     ops = ("mul.Scalar", "add.Scalar", "sub.Scalar", "div.Scalar", "mul.Scalar")
     value = builder.pick(a, lambda value: b % 2 == 0 or not _is_float(value))
-    return f"torch.step_count.aten.{_one_of(ops, a + c)}({value}, {_one_of(_SCALARS, c)})"
+    return f"torch.ops.aten.{_one_of(ops, a + c)}({value}, {_one_of(_SCALARS, c)})"
 
 
 def _view(builder: ProgramBuilder, a: int, b: int, _: int) -> str:
