@@ -36,7 +36,7 @@ _SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
         (programs.inspect, "Print the contents of a program (.pte)."),
         (list_commands.listing, "List cases, tags, operators, targets or suites."),
         (list_commands.backends, "List backends and whether they execute here."),
-        (list_commands.limitations, "List the known issues of the suites."),
+        (list_commands.limitations, "List the limitations (expected failures) of the suites."),
         (history.command, "Show how results changed over many runs."),
         (dashboard.command, "Write a web site of many runs."),
     ),
