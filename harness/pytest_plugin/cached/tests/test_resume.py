@@ -212,5 +212,5 @@ def test_the_command_takes_all_else_from_the_run(project: Path) -> None:
     for option in (("--seed", "4"), ("--lower-only",), ("--keep", "red"), ("suites",)):
         other = conform(project, "--resume", "run", *option)
         assert other.returncode == 2, other.stdout
-        assert "--resume selects what its run selected" in other.stderr
+        assert "--resume repeats the selection of its run" in other.stderr
     assert conform(project, "--resume", "nowhere").returncode == 2
