@@ -250,7 +250,7 @@ def test_a_stale_limitation_is_stale_although_its_cells_did_not_run(project: Pat
 def test_keeping_everything_takes_nothing(project: Path) -> None:
     assert run(project, "-n", "0", *REUSING, folder="first").returncode == 0
     result = run(project, "-n", "0", *REUSING, "--keep", "all", "-k", "add/a", folder="second")
-    assert "all cells ran, as --keep all" in result.stdout
+    assert "all cells ran, because --keep all" in result.stdout
     assert not taken(project / "second")
 
 
