@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from harness.numerics.compare import Verdict
 from harness.numerics.oracle import Reference
 from harness.passes.pass_log import ProgramRewrite
 from harness.pipeline.program_statistics import Stopwatch
+from harness.pipeline.stages import flatten
 from harness.record.cell import Delegation
 
 
@@ -32,12 +33,18 @@ class ExportArtifact:
         strict: traced with Dynamo.
         graph: the quantized graph from which the reference is computed, where the recipe or the
             module itself quantizes weights or activations; None if the module is the reference.
+        constants: the program's constants and buffers without state, by name. Lowering may remove
+            them from the program.
     """
 
     program: ExportedProgram
     dynamic_shapes: Any = None
     strict: bool = False
     graph: torch.fx.GraphModule | None = None
+    constants: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "constants", dict(self.program.constants))
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,14 @@ class ArtifactReader:
     def exported(self) -> ExportedProgram:
         """The ATen program to lower; quantized if :meth:`quantize` ran."""
         return self._need_exported("exported").program
+
+    def flatten_exported(self) -> torch.fx.GraphModule:
+        """Return the ATen program to lower as a module, also after it was lowered."""
+        exported = self._need_exported("flatten_exported")
+        constants = exported.program.constants
+        # The delegate of Metal moves them into its payload when it takes the whole program.
+        constants.update({k: v for k, v in exported.constants.items() if k not in constants})
+        return flatten(exported.program)
 
     @property
     def float_program(self) -> ExportedProgram:

@@ -17,7 +17,6 @@ from harness.model.backend import Backend, Execution
 from harness.model.case import Case, Inputs, arguments
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
-from harness.pipeline import stages
 from harness.pipeline.cell_run import find_changed_form
 from harness.pipeline.route import find_unsupported_reason, lower, prepare
 from harness.pipeline.tester import Tester
@@ -212,7 +211,7 @@ class TrialRunner:
         quantizes = self.recipe.quantizer is not None or self.recipe.quantize_weights is not None
         if quantizes and isinstance(module, GraphModule):
             return module
-        return stages.flatten(tester.exported)
+        return tester.flatten_exported()
 
     def try_case(self, case: Case, recipe: Recipe, last: str) -> TrialResult:
         """Take a case through its stages. Never raises for a failure of the case or the backend."""

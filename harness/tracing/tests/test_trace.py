@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from backends.mlx.execution.kernels import BUILDERS
-from harness import Case, Found, UsageError, run_cell, trace, with_divergence
+from harness import Case, Found, Tester, UsageError, run_cell, trace, with_divergence
 from harness.errors import ConflictingOptions
 from harness.record.cell import Cell
 from harness.tracing.tests.planting import (
@@ -306,3 +306,20 @@ def test_a_record_keeps_what_was_found() -> None:
     written = msgspec.json.decode(seen.to_json())
     assert written["first"]["node"] == "tanh"
     assert len(written["nodes"]) == len(seen.nodes)
+
+
+class _Rotated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", torch.rand(8), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.frequencies).cos()
+
+
+def test_a_program_is_flattened_after_a_delegate_took_its_buffers() -> None:
+    module, x = _Rotated(), torch.randn(2, 8)
+    tester = Tester(Case.from_module("rotated", module, (x,)), "metal:fp32").export().lower()
+    tester.exported.constants.clear()  # as the delegate does, unless exir gave it a copy
+    (flat,) = tester.flatten_exported()(x)
+    torch.testing.assert_close(flat, module(x), rtol=0, atol=0)
