@@ -321,5 +321,5 @@ def test_a_program_is_flattened_after_a_delegate_took_its_buffers() -> None:
     module, x = _Rotated(), torch.randn(2, 8)
     tester = Tester(Case.from_module("rotated", module, (x,)), "metal:fp32").export().lower()
     tester.exported.constants.clear()  # as the delegate does, unless exir gave it a copy
-    (flat,) = tester.flatten_exported()(x)
+    flat = tester.flatten_exported()(x)
     torch.testing.assert_close(flat, module(x), rtol=0, atol=0)
