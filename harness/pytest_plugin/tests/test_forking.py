@@ -54,6 +54,13 @@ def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
     assert not found["torch"]
 
 
+def test_a_forked_worker_starts_without_a_warning(tmp_path: Path) -> None:
+    """It has imported the plugin before pytest could rewrite its assertions."""
+    project = sessions.new_project(tmp_path)
+    ended = sessions.run(project, "-n", "1", "-W", "error::pytest.PytestAssertRewriteWarning")
+    assert ended.returncode == 0, ended.stdout
+
+
 def _left(place: Path) -> str:
     """Code for a forked process that writes its parent's pid and whether torch is imported."""
     return (
