@@ -144,10 +144,10 @@ def test_a_plain_run_expects_every_installed_backend(install: Install) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["xnnpack"], "there is a backend 'xnnpack' already"),
-        (["Mine"], "cannot stand before the colon"),
-        (["import"], "cannot stand before the colon"),
-        (["mine", "--into", "full"], "has files already"),
+        (["xnnpack"], "backend 'xnnpack' exists already"),
+        (["Mine"], "is not a valid backend name"),
+        (["import"], "is not a valid backend name"),
+        (["mine", "--into", "full"], "is not empty"),
     ],
 )
 def test_nonsense_writes_nothing(
