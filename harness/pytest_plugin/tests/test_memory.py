@@ -123,5 +123,5 @@ def test_without_workers_what_the_machine_does_not_have_is_refused(project: Path
 
 @pytest.mark.parametrize("memory", [-1.0, float("nan"), float("inf")])
 def test_a_case_asks_for_memory_that_can_be_had(memory: float) -> None:
-    with pytest.raises(CaseError, match=r"case 'a' asks for (-1|nan|inf) GiB"):
+    with pytest.raises(CaseError, match=r"case 'a' has memory=(-1|nan|inf) GiB"):
         Case("a", lambda: None, memory=memory)  # type: ignore[arg-type,return-value]
