@@ -150,8 +150,8 @@ def test_arguments_that_do_not_fit():
         ([out, 1], "takes 3 arguments"),
         ([out, out, out], "ks0 is a long"),
         ([out, 1, 2], "in_ptr0 takes memory"),
-        ([frozen, 1, out], "may be written"),
-        ([out, 1, np.zeros((4, 4), np.float32)[:, 1]], "not one piece"),
+        ([frozen, 1, out], "is written, its array read-only"),
+        ([out, 1, np.zeros((4, 4), np.float32)[:, 1]], "is not contiguous"),
     ]:
         with pytest.raises(LaunchError, match=match):
             kernel.dispatch(arguments, (3, 1, 1), (3, 1, 1))

@@ -36,7 +36,7 @@ def test_gather_counts_negative_indices_from_the_end() -> None:
     [
         (mx.array([-1]), [0], [2, 4], "index 3 is out of range"),
         (mx.array([3]), [0], [1, 4], "index 3 is out of range"),
-        (mx.array([0]), [-2], [1, 4], "not distinct ones"),
+        (mx.array([0]), [-2], [1, 4], "are not distinct"),
         (mx.array([True]), [0], [1, 4], "expected integers"),
         (mx.array([0.0]), [0], [1, 4], "expected integers"),
     ],
