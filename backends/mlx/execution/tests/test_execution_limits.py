@@ -108,7 +108,7 @@ BAD = {
     "scan beyond the end of a second tensor": Bad(
         [[_scan(A, B, body=1)], [mlx.NoopNode()]],
         [((3, 2), _F32), ((2, 2), _F32)],
-        "scans 3 slices of tensors of the lengths [3, 2]",
+        "scans 3 slices of tensors that have [3, 2] slices",
     ),
     "scan that runs on": Bad(
         [[mlx.IdCopyNode(x=B, out=OUT), _scan(A, body=1)], [_scan(A, body=2)], _MANY],
