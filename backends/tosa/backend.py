@@ -62,10 +62,7 @@ def make_partitioners(specification: str) -> list[Partitioner]:
 
 def make_quantizer() -> Any:
     """Make the Arm PT2E quantizer: symmetric int8, weights per channel."""
-    from executorch.backends.arm.quantizer import (
-        TOSAQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 
     quantizer = TOSAQuantizer(TosaCompileSpec(INT))

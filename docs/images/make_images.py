@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, newest first")
     runs = parser.parse_args().runs
     conform = [sys.executable, "-m", "harness.cli"]
-    subprocess.run([*conform, "report", str(runs[0])], check=False, stdout=subprocess.DEVNULL)
+    subprocess.run([*conform, "report", str(runs[0])], check=True, stdout=subprocess.DEVNULL)
     take_picture(runs[0] / "report.html", HERE / "report.png")
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder, "site")

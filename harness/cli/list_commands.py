@@ -88,7 +88,7 @@ def _backends() -> Table:
     help="List only entries that no supported release needs; exit code 1 if there are any.",
 )
 def limitations(suites: Path, write: Path | None, stale: bool) -> None:
-    """Print the known issues of the suites as a Markdown table."""
+    """Print the limitations of the suites as a Markdown table."""
     silence_vendors()
     if stale:
         _print_stale(suites)

@@ -156,7 +156,7 @@ class CellRun:
             backend: the target's backend.
             recipe: the target's recipe.
             only: why the program is lowered and not executed; empty to execute it.
-            limitation: the known issue that will judge the cell, or None.
+            limitation: the limitation that will judge the cell, or None.
         """
         try:
             tester = Tester(

@@ -6,9 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness.errors import (
-    describe,
-)
+from harness.errors import describe
 from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.backend import Availability, Backend
@@ -20,11 +18,7 @@ from harness.pipeline.saving.cell_folder import CellFolder
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.pipeline.tester import Tester
-from harness.record.cell import (
-    PUBLISHED,
-    Cell,
-    Status,
-)
+from harness.record.cell import PUBLISHED, Cell, Status
 from harness.record.target import Target
 
 
@@ -61,7 +55,7 @@ def run_cell(
         case: the case.
         target: the target, or its spelling.
         seed: run seed. It and the case's name determine weights and inputs.
-        limitations: known issues. The first one that matches this cell judges it.
+        limitations: expected failures. The first one that matches this cell judges it.
         recipe: used instead of the target's recipe.
         backend: used instead of the target's backend.
         require_delegation: fail when nothing was delegated, even if the recipe allows it.

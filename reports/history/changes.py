@@ -33,15 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.history.splits import (
-    MIN_LENGTH,
-    THRESHOLD,
-    Floats,
-    Ints,
-    Series,
-    best_split,
-    search,
-)
+from reports.history.splits import MIN_LENGTH, THRESHOLD, Floats, Ints, Series, best_split, search
 
 _ROUNDS = 20
 _SIDE = 0.75  # share of the values that must lie on their own side of the midpoint

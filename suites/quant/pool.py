@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.nn import (
-    AdaptiveAvgPool2d,
-    AvgPool2d,
-    Conv2d,
-    MaxPool2d,
-    Module,
-    Sequential,
-)
+from torch.nn import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, Module, Sequential
 
 from harness import Case
 from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform

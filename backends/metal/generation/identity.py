@@ -2,7 +2,7 @@
 
 The digest covers everything that ``preprocess`` can read of a program: operators with arguments and
 names, kinds of tensors, metadata, which Inductor copies into comments, the signature, and the bytes
-of all constants, some of which become literals. A program with an unsupported part, such as a
+of all constants, because short ones become literals. A program with an unsupported part, such as a
 symbolic size, a branch or an operator of an unknown library, has no digest.
 """
 

@@ -22,13 +22,7 @@ from backends.metal.machine.calls import Check, Fallback, MachineCall
 from backends.metal.machine.encoder import SHADER_SHIMS, Encoder
 from backends.metal.machine.headers import HEADERS
 from backends.metal.machine.memory import CPU, MPS, Storage, Tensor
-from backends.metal.machine.shims import (
-    NUMBERS,
-    SHIMS,
-    BadCall,
-    copy_,
-    create_tensor_from_blob_v2,
-)
+from backends.metal.machine.shims import NUMBERS, SHIMS, BadCall, copy_, create_tensor_from_blob_v2
 from backends.metal.machine.statements import WrapperInterpreter
 from backends.metal.machine.values import UNSET, Host, Owner, Pointer
 

@@ -9,11 +9,7 @@ import torch
 from executorch.backends.apple.metal.ops.gated_delta_rule import gated_delta_rule
 from executorch.backends.apple.metal.ops.gather_qmv import _quantize_int4_affine, gather_qmv
 
-from backends.metal.fallbacks import (
-    IMPLEMENTATIONS,
-    attention,
-    quantized as quantized_kernels,
-)
+from backends.metal.fallbacks import IMPLEMENTATIONS, attention, quantized as quantized_kernels
 from backends.metal.fallbacks.quantized import unpack
 from backends.metal.generation.lowbit import pack
 

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 
 from backends.mlx.payload import flatbuffer, reader, schema
-from backends.mlx.payload.tests.payloads import (
-    bindings,
-    encode,
-    graph,
-    integer,
-    mlx,
-    sample,
-)
+from backends.mlx.payload.tests.payloads import bindings, encode, graph, integer, mlx, sample
 
 READER = flatbuffer.Reader(schema.load(), schema.ROOT, {})
 

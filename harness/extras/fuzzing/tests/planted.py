@@ -7,11 +7,7 @@ from typing import Any
 import torch
 from executorch.exir import ExecutorchBackendConfig, memory_planning
 from executorch.exir.dialects._ops import ops
-from executorch.exir.pass_base import (
-    ExportedProgramPassBase,
-    ExportedProgramPassResult,
-    ExportPass,
-)
+from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult, ExportPass
 from executorch.exir.passes import MemoryPlanningPass
 from executorch.exir.passes.cse_pass import CSEPass
 from executorch.exir.passes.reinplace import _derive_edge_inplace_overload
