@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,10 @@ from harness.record.severity import Severity
 
 Narrowed = Mapping[str, str]
 _NOTHING: Narrowed = {}
+
+# Errors below this multiple of the bound are judged again by a bound from more runs. Beyond it, the
+# runs would have to underestimate the spread by the same factor.
+_RECHECK_BELOW = 3.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,13 @@ class Verdict:
         found = severities.find_worst([other, *(row.severity for row in numerics)])
         return cls(not problems, "; ".join(problems) or None, numerics, found)
 
+    @property
+    def is_close(self) -> bool:
+        """Whether values alone are wrong, by so little that the estimate of the bound may be the
+        cause."""
+        wrong = [row for row in self.numerics if row.problem]
+        return bool(wrong) and all(1 < row.bound_used < _RECHECK_BELOW for row in wrong)
+
 
 def compare(
     actual: Sequence[Sequence[Any]],
@@ -60,6 +71,7 @@ def compare(
     interface: Interface | None = None,
     declared: Sequence[TensorSpec | None] | None = None,
     narrowed: Narrowed = _NOTHING,
+    refine: Callable[[], Reference] | None = None,
 ) -> Verdict:
     """Compare the outputs of a program for a sequence of calls with a reference.
 
@@ -70,7 +82,22 @@ def compare(
             outputs, in the reference's order.
         declared: the program's declaration of each value; its dim order is checked.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
+        refine: computes the reference with more runs. It decides where values exceed their bounds
+            by so little that the estimate of the bound may be the cause.
     """
+    verdict = _compare_calls(actual, reference, interface, declared, narrowed)
+    if refine is None or not verdict.is_close:
+        return verdict
+    return _compare_calls(actual, refine(), interface, declared, narrowed)
+
+
+def _compare_calls(
+    actual: Sequence[Sequence[Any]],
+    reference: Reference,
+    interface: Interface | None,
+    declared: Sequence[TensorSpec | None] | None,
+    narrowed: Narrowed,
+) -> Verdict:
     numerics: list[Numerics] = []
     problems: list[str] = []
     if len(actual) != len(reference.oracle):

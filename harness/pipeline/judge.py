@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
@@ -27,7 +27,12 @@ from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.dynamic_sizes.refused_size import find_refused_size
 from harness.pipeline.program_statistics import Stopwatch
 from harness.pipeline.reference.alterations import AlterationCheck
-from harness.pipeline.reference.assumed_precision import float_precision, precision_of, semantics_of
+from harness.pipeline.reference.assumed_precision import (
+    add_runs,
+    float_precision,
+    precision_of,
+    semantics_of,
+)
 from harness.pipeline.reference.calls import add_observing_call, writes_state
 from harness.pipeline.reference.intermediate import FloatModule, compare_form
 from harness.pipeline.shared_case_work import SharedCaseWork
@@ -92,27 +97,11 @@ class ExecutionStages(StageClock, ArtifactReader):
 
     def compute_reference(self, calls: Sequence[CallInputs] | None = None) -> Self:
         """Compute the expected outputs from :attr:`reference_module`."""
-        ran, module = self._artifacts.run, self.reference_module
+        ran = self._artifacts.run
         if calls is None:
             calls = self.built.calls if ran is None else ran.calls
-        changed = () if self._artifacts.lower is None else self.interface.mutated_inputs
-        is_own, precision = module is self.built.module, self._precision()
         with self._stage("reference"):
-            if is_own and self._shared_work is not None and self.recipe.semantics is None:
-                reference = self._shared_work.compute_reference(
-                    self.case, self.built, calls, precision, self._runs, changed
-                )
-            else:
-                reference = compute_reference(
-                    module,
-                    calls,
-                    precision,
-                    self._runs.seed,
-                    semantics_of(self.recipe),
-                    changed=changed,
-                    model=None if is_own else self.built.module,
-                    runs=self._runs,
-                )
+            reference = self._make_reference(calls, self._precision())
             self._artifacts.put("compute_reference", reference)
         return self
 
@@ -129,8 +118,17 @@ class ExecutionStages(StageClock, ArtifactReader):
             and not self.case.random_outputs
         ):
             self.compute_reference()
+
+        def refine() -> Reference:
+            # Later comparisons use it as well.
+            self._artifacts.put("compute_reference", refined := self._refine(ran.calls))
+            return refined
+
         verdict = self._compare_outputs(
-            ran.calls, ran.execution, reference or self._artifacts.compute_reference
+            ran.calls,
+            ran.execution,
+            reference or self._artifacts.compute_reference,
+            refine if reference is None else None,
         )
         self._artifacts.put("compare", verdict)
         return self
@@ -149,7 +147,12 @@ class ExecutionStages(StageClock, ArtifactReader):
         flat = self._flatten_calls(ran.calls)
         with self._stage("emulate"):
             execution = self.backend.emulate(lowered.data, flat)
-        return self._compare_outputs(ran.calls, execution, self._artifacts.compute_reference)
+        return self._compare_outputs(
+            ran.calls,
+            execution,
+            self._artifacts.compute_reference,
+            functools.partial(self._refine, ran.calls),
+        )
 
     def check_pass_properties(self) -> list[PassProperty]:
         """Check the properties that the target's added passes must keep; empty if it adds none."""
@@ -286,22 +289,51 @@ class ExecutionStages(StageClock, ArtifactReader):
             return [compare_form("exported", plain, in_spec, original), rewritten]
 
     def _compute_float_reference(
-        self, calls: Sequence[CallInputs], changed: Collection[int]
+        self, calls: Sequence[CallInputs], changed: Collection[int], refined: bool = False
     ) -> Reference:
-        """The reference of the float module."""
-        module, runs = self.built.module, self._runs
+        """The reference of the float module of a quantized program."""
         precision = float_precision(self.recipe)
-        if self._shared_work is not None and self.recipe.semantics is None:
+        precision = add_runs(precision) if refined else precision
+        return self._reference_of(self.built.module, calls, precision, changed)
+
+    def _make_reference(self, calls: Sequence[CallInputs], precision: Precision) -> Reference:
+        """The reference of the program."""
+        changed = () if self._artifacts.lower is None else self.interface.mutated_inputs
+        return self._reference_of(self.reference_module, calls, precision, changed)
+
+    def _refine(self, calls: Sequence[CallInputs]) -> Reference:
+        """The reference with more runs."""
+        return self._make_reference(calls, add_runs(self._precision()))
+
+    def _reference_of(
+        self,
+        module: torch.nn.Module,
+        calls: Sequence[CallInputs],
+        precision: Precision,
+        changed: Collection[int],
+    ) -> Reference:
+        is_own, runs = module is self.built.module, self._runs
+        if is_own and self._shared_work is not None and self.recipe.semantics is None:
             return self._shared_work.compute_reference(
                 self.case, self.built, calls, precision, runs, changed
             )
-        semantics = semantics_of(self.recipe)
         return compute_reference(
-            module, calls, precision, runs.seed, semantics, changed=changed, runs=runs
+            module,
+            calls,
+            precision,
+            runs.seed,
+            semantics_of(self.recipe),
+            changed=changed,
+            model=None if is_own else self.built.module,
+            runs=runs,
         )
 
     def _compare_outputs(
-        self, calls: Sequence[CallInputs], execution: Execution, reference: Reference | None
+        self,
+        calls: Sequence[CallInputs],
+        execution: Execution,
+        reference: Reference | None,
+        refine: Callable[[], Reference] | None,
     ) -> Verdict:
         with self._stage("compare"):
             if reference is None:  # the module draws random numbers
@@ -314,6 +346,7 @@ class ExecutionStages(StageClock, ArtifactReader):
                 interface=self.interface,
                 declared=self.serialized.program.outputs,
                 narrowed=self.recipe.narrowed,
+                refine=refine,
             )
 
     def _flatten_calls(self, calls: Sequence[CallInputs]) -> list[Inputs]:

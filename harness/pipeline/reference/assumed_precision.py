@@ -16,6 +16,8 @@ from harness.record.cell import Delegation
 # More perturbed runs for a program that chooses scales at run time: every element may be off by a
 # quantization step.
 _RUNS_WITH_CHOSEN_SCALES = 16
+# Runs of a reference that judges errors a little beyond their bound; docs/numerics.md derives it.
+_RUNS_OF_A_RECHECK = 32
 
 
 def precision_of(
@@ -62,6 +64,11 @@ def float_precision(recipe: Recipe) -> Precision:
     """
     usual = Precision()
     return replace(recipe.precision, safety=usual.safety, samples=usual.samples)
+
+
+def add_runs(precision: Precision) -> Precision:
+    """The same model with more runs, by which errors a little beyond their bound are judged."""
+    return replace(precision, samples=max(precision.samples, _RUNS_OF_A_RECHECK))
 
 
 def _chooses_scale(node: torch.fx.Node) -> bool:

@@ -6,6 +6,7 @@ the quantizer made before quantization, so the forms before it are compared with
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -22,8 +23,9 @@ from harness.numerics.unperturbed import collect_places, collect_values
 from harness.record.cell import Intermediate
 from harness.vendors.torch import TreeSpec
 
-Refer = Callable[[Collection[int]], Reference]
-"""Computes the reference of the module; takes the positions of flat inputs that are written."""
+ReferenceFunction = Callable[[Collection[int], bool], Reference]
+"""Computes the reference of the module; takes the positions of flat inputs that are written, and
+whether to use more runs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class FloatModule:
         module: the float module.
         calls: inputs of each call.
         runs: its eager runs.
-        refer: computes its reference; None for a module that draws random numbers, whose outputs
+        reference: computes its reference; None for a module that draws random numbers: its outputs
             are compared by their distribution.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
     """
@@ -42,7 +44,7 @@ class FloatModule:
     module: torch.nn.Module
     calls: Sequence[CallInputs]
     runs: EagerRuns
-    refer: Refer | None
+    reference: ReferenceFunction | None
     narrowed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,17 +69,21 @@ def compare_form(
     with within():
         returned = run_calls(form, calls, seed)
         if all(one.equals(other) for one, other in zip(returned, expected, strict=True)):
-            return Intermediate(name=name, identical=original.refer is not None)
+            return Intermediate(name=name, identical=original.reference is not None)
         changed = _written_inputs(expected) | _written_inputs(returned)
         if any(call.inputs.keys() != changed for call in returned):
             returned = run_calls(form, calls, seed, changed)
     first, values = returned[0], [collect_values(call) for call in returned]
     interface = Interface(in_spec, first.spec, tuple(collect_places(first)))
-    if original.refer is None:
+    if original.reference is None:
         verdict = compare_draws(original.module, calls, values, interface, seed)
     else:
         verdict = compare(
-            values, original.refer(changed), interface=interface, narrowed=original.narrowed
+            values,
+            original.reference(changed, False),
+            interface=interface,
+            narrowed=original.narrowed,
+            refine=functools.partial(original.reference, changed, True),
         )
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
