@@ -73,6 +73,11 @@ class CellOutcome(enum.Enum):
         return self.is_pass or self.is_red or self is CellOutcome.XFAILED
 
     @property
+    def is_rated(self) -> bool:
+        """Whether the cell counts in the denominator of the pass rate."""
+        return self is not CellOutcome.UNSUPPORTED
+
+    @property
     def badness(self) -> int:
         """Larger is worse; orders failures and picks the worst of several records."""
         return _BADNESS.index(self)

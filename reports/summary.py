@@ -81,7 +81,7 @@ class Totals:
         It includes unavailable, lowered-only and not-run cells and vacuous passes, so that a cell
         that is not run, or that tests nothing, cannot raise the rate.
         """
-        return self.cells - self.counts[CellOutcome.UNSUPPORTED]
+        return sum(number for outcome, number in self.counts.items() if outcome.is_rated)
 
     @property
     def conclusive(self) -> int:

@@ -11,9 +11,10 @@ from harness.errors import RunUnreadable
 from harness.record.folder import load
 from harness.record.run import Run
 from reports import facts, jinja
+from reports.comparison.diff import Diff, diff
 from reports.comparison.snapshot import take_snapshot
-from reports.site import changes, manifest, page
-from reports.site.columns import Catalogue, CellHistory, columns, comparison
+from reports.site import changes, comparisons, manifest, page
+from reports.site.columns import Catalogue, CellHistory, columns
 from reports.site.details import SHARD, write_details, write_histories
 from reports.site.folder import INDEX, Folder, open_folder
 from reports.site.pack import script
@@ -24,8 +25,8 @@ from reports.verdict import RunVerdict
 FULL = 3
 LAST = 60
 
-_SCRIPTS = ("core", "units", "route", "chart", "model", "grid", "cells", "cellpage", "measures",
-            "compare", "overview", "changes", "limitations", "start")  # fmt: skip
+_SCRIPTS = ("core", "units", "route", "chart", "model", "grid", "cells", "cellpage", "compare",
+             "overview", "changes", "limitations", "start")  # fmt: skip
 
 
 @dataclass
@@ -96,6 +97,7 @@ class _SiteWriter:
     shown: dict[Path, str] = field(default_factory=dict)
     totals: list[Totals] = field(default_factory=list)
     selections: list[tuple[list[str], str]] = field(default_factory=list)
+    snapshots: list[bytes] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def write(self) -> _SiteWriter:
@@ -121,20 +123,22 @@ class _SiteWriter:
             raise RunUnreadable(f"none of {len(chosen)} runs can be read: {self.remarks[0]}")
         write_histories(self.folder, self.histories, len(self.catalogue.cells))
         self._put("cells", self.catalogue.data())
-        self._put("changes", changes.find_changes(self.places, self.shown))
+        found = changes.find_changes(self.places, self.shown)
+        self._put("changes", found)
+        pairs = self._compare(found)
         base = self._base()
         self._put("main", {
             **manifest.list_rules(),
             "runs": self.runs,
             "base": base,
+            "pairs": pairs,
             "remarks": self.remarks,
             "shard": SHARD,
         })  # fmt: skip
         self._assets()
         news = None
         if base:
-            paths = list(self.shown)
-            news = page.count_news(load(paths[base]), newest, self.runs[base]["key"])
+            news = page.count_news(self._diff(base, 0), self.runs[base]["key"])
         rows = [{**run, "total": total} for run, total in zip(self.runs, self.totals, strict=True)]
         self.folder.publish(page.render(newest, rows, news, self.folder.data, self.remarks))
         return self
@@ -143,6 +147,20 @@ class _SiteWriter:
         """Index of the newest older run with the same selection, else of the previous one, or 0."""
         same = [at for at, each in enumerate(self.selections) if at and each == self.selections[0]]
         return same[0] if same else min(1, len(self.selections) - 1)
+
+    def _compare(self, found: dict[str, Any]) -> list[tuple[int, int]]:
+        """Write the comparisons of runs, and return their pairs."""
+        places = {run["key"]: at for at, run in enumerate(self.runs)}
+        linked = [(places[a], places[b]) for a, b in changes.list_pairs(found)]
+        pairs = comparisons.select_pairs(len(self.runs), linked)
+        for before, after in pairs:
+            made = comparisons.describe_diff(self._diff(before, after), self.catalogue.cells)
+            self._put(f"d{before}/{after}", made)
+        return pairs
+
+    def _diff(self, before: int, after: int) -> Diff:
+        old, new = (comparisons.unpack_snapshot(self.snapshots[at]) for at in (before, after))
+        return diff(old, new)
 
     def _add(self, run: Run) -> None:
         name, key = f"r{len(self.runs)}", manifest.make_unique_key(facts.title(run), self.keys)
@@ -157,8 +175,7 @@ class _SiteWriter:
             **manifest.describe_run_views(run, verdict, snapshot),
             "detailed": detailed,
         })  # fmt: skip
-        compared = [snapshot.cells[row.id] for _, row in rows]
-        self._put(f"m{len(self.runs)}", comparison(compared, snapshot))
+        self.snapshots.append(comparisons.pack_snapshot(snapshot))
         self.histories.append(CellHistory.from_rows(rows, cells))
         self.shown[run.path.resolve()] = key
         self.totals.append(total)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reports.history import History
 
 _SHOWN = 200
+_TABLES = ("bad", "flaky", "steps")
 _METRICS = {
     "sqnr_db": "SQNR",
     "bound_used": "Bound used",
@@ -36,7 +37,7 @@ def find_changes(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str,
         places: run folders and folders of runs of the site.
         shown: keys of the runs in the site, by resolved folder.
     """
-    made: dict[str, Any] = {"bad": [], "flaky": [], "steps": [], "more": {}, "remarks": []}
+    made: dict[str, Any] = {name: [] for name in _TABLES} | {"more": {}, "remarks": []}
     folders = [place for place in places if not (place / RUN_FILE).exists()]
     if not folders:
         made["remarks"].append("the history needs a folder of runs, but all runs were named singly")
@@ -69,6 +70,12 @@ def find_changes(places: Sequence[Path], shown: Mapping[Path, str]) -> dict[str,
     return made
 
 
+def list_pairs(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The pairs of runs that rows of :func:`find_changes` link, by key, each once."""
+    rows = (row for name in _TABLES for row in found[name])
+    return list(dict.fromkeys(tuple(row["pair"]) for row in rows if row["pair"]))
+
+
 class _Keys:
     """Maps the name of a run in the history to its key in the site; empty if not shown."""
 
@@ -78,6 +85,11 @@ class _Keys:
 
     def __call__(self, run: str) -> dict[str, str]:
         return {"run": text.line(run, 120), "key": self._known.get(run, "")}
+
+    def pair(self, before: str, after: str) -> list[str] | None:
+        """The keys of two runs that a row links; None if the site does not show both."""
+        keys = [self._known.get(run, "") for run in (before, after)]
+        return keys if all(keys) else None
 
 
 def _records(table: Any) -> list[dict[str, Any]]:
@@ -93,6 +105,7 @@ def _bad(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
         "error": text.line(row["error"], 200),
         "since": keys(row["first_bad"]),
         "good": keys(row["last_good"]) if row["last_good"] else None,
+        "pair": keys.pair(row["last_good"], row["first_bad"]),
         "commits": _commits(row["commit_good"], row["commit_bad"], dirty=row["dirty"]),
         "red": int(row["red_runs"]),
         "between": between,
@@ -106,7 +119,7 @@ def _flaky(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
         "runs": int(row["runs"]),
         "commit": text.line(row["commit"] or "")[:12],
         "example": [keys(run) for run in row["example"]],
-        "last": keys(row["last"]),
+        "pair": keys.pair(*row["example"][:2]) if len(row["example"]) > 1 else None,
     }
 
 
@@ -119,7 +132,7 @@ def _step(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
         "worse": bool(row["worse"]),
         "lasts": bool(row["lasts"]),
         "nights": int(row["nights"]),
-        "from": keys(row["run_before"]),
+        "pair": keys.pair(row["run_before"], row["run_after"]),
         "to": keys(row["run_after"]),
         "commits": _commits(row["commit_before"], row["commit_after"], dirty=row["dirty"]),
         "between": int(row["between"]),

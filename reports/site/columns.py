@@ -1,4 +1,4 @@
-"""A run as columns over cells, for the matrix and the comparison.
+"""A run as columns over cells, for the matrix.
 
 Each cell has one number in the whole site, its place in the :class:`Catalogue`. A column has a
 value for each cell of the run, in that order; ``outcomes`` says which cells the run has.
@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.record.cell import Cell
-from harness.record.host import Environment
 from reports import summary, text
-from reports.comparison.diff import signature
-from reports.comparison.snapshot import CellFacts, RunSnapshot
 from reports.outcome import CellOutcome
 from reports.render import views
 from reports.site.pack import number
@@ -92,7 +89,7 @@ def _twins(names: Iterable[str], limit: int) -> list[tuple[int, str]]:
     return [(at, safe) for at, name, safe in shown if safe != name]
 
 
-#: Metrics of a cell that the site compares and draws, by column name.
+#: Metrics of a cell that the site draws, by column name.
 MEASURES: dict[str, Callable[[Cell], float | None]] = {
     "seconds": lambda cell: cell.seconds or None,
     "used": summary.worst_bound_used,
@@ -149,50 +146,3 @@ def columns(rows: list[tuple[int, CellRow]], cells: int) -> dict[str, Any]:
 
 def _gap(reason: str, link: str | None) -> list[str | None]:
     return [text.line(reason, 600), text.line(link or "", 500), views.safe_link(link)]
-
-
-def comparison(facts: list[CellFacts], run: RunSnapshot) -> dict[str, Any]:
-    """Make the columns of a run that the page compares, by the rules of reports.comparison.diff."""
-    signatures, runtimes, hosts, shares = (
-        ValueIndex([""]),
-        ValueIndex(["none"]),
-        ValueIndex([""]),
-        ValueIndex(),
-    )
-    made: dict[str, list[Any]] = {
-        name: []
-        for name in ("signature", "runtime", "host", "share", "bytes", "planned", "outputs")
-    }
-    for cell in facts:
-        made["signature"].append(signatures.at(signature(cell)))
-        made["runtime"].append(runtimes.at(cell.runtime))
-        made["host"].append(hosts.at(_host(run.environment(cell))))
-        made["share"].append(shares.at(_share(cell)))
-        made["bytes"].append(cell.program_bytes)
-        made["planned"].append(cell.planned_memory)
-        made["outputs"].append([
-            [item.call, item.output, *map(number, (item.sqnr_db, item.bound_used,
-                                                   item.model_sqnr_db))]
-            for item in cell.outputs
-        ])  # fmt: skip
-    return {
-        **made,
-        "signatures": list(signatures.items),
-        "hosts": list(hosts.items),
-        "runtimes": [text.line(name, 40) for name in runtimes.items],
-        "shares": list(shares.items),
-    }
-
-
-def _host(place: Environment) -> str:
-    """Identify a host: times are comparable if this is equal and not empty."""
-    parts = (place.host, place.machine, place.processor, place.vectors, place.cores)
-    return repr(parts) if place.host else ""
-
-
-def _share(cell: CellFacts) -> tuple[Any, ...]:
-    """Delegates, delegated and fallback nodes, then the ops of each with their calls."""
-    ops = (cell.delegated_ops, cell.undelegated_ops)
-    taken, left = (tuple((text.line(op, 120), calls) for op, calls in sorted(of.items()))
-                   for of in ops)  # fmt: skip
-    return cell.delegates, cell.delegated_nodes, cell.undelegated_nodes, taken, left

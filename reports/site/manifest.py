@@ -1,4 +1,4 @@
-"""The main data file of the site: rules, and an entry for each run."""
+"""The main data file of the site: words, and an entry for each run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 from harness.record.run import Run
 from harness.record.severity import Severity
 from reports import facts, summary, text
-from reports.comparison.diff import ChangeKind, Thresholds
-from reports.comparison.diff.environment import describe_run
-from reports.comparison.diff.transition import classify_transition
-from reports.comparison.snapshot import CellFacts, RunSnapshot
+from reports.comparison.diff import ChangeKind
+from reports.comparison.snapshot import RunSnapshot
 from reports.outcome import CellOutcome
 from reports.render import views
 from reports.site.columns import LETTERS
@@ -29,8 +27,7 @@ TONES = {
 
 
 def list_rules() -> dict[str, Any]:
-    """Collect words, signs and rules that the scripts share with the other reports."""
-    limits = Thresholds()
+    """Collect words and signs that the scripts share with the other reports."""
     return {
         "outcomes": [
             {
@@ -41,6 +38,8 @@ def list_rules() -> dict[str, Any]:
                 "meaning": outcome.meaning,
                 "red": outcome.is_red,
                 "passed": outcome.is_pass,
+                "rated": outcome.is_rated,
+                "conclusive": outcome.is_conclusive,
                 "badness": outcome.badness,
             }
             for outcome in CellOutcome
@@ -51,44 +50,15 @@ def list_rules() -> dict[str, Any]:
                 "label": kind.label,
                 "meaning": kind.meaning,
                 "worse": kind.is_worse,
-                "leads": kind.has_consequences,
-                "follows": kind.is_consequence,
                 "tone": TONES[kind][0],
                 "sign": TONES[kind][1],
             }
             for kind in ChangeKind
         ],
         "severities": [None, *(severity.value for severity in Severity)],
-        "transitions": _transitions(),
-        "thresholds": {name: getattr(limits, name) for name in limits.__struct_fields__},
         "numerics": views.NUMERICS,
         "no_target": summary.NO_TARGET,
     }
-
-
-def _transitions() -> list[list[list[int]]]:
-    """Kinds of change by pair of outcomes: one table for equal failures, one for different ones.
-
-    The last row and column stand for a missing cell; -1 means no change.
-    """
-    sides = [*CellOutcome, None]
-    ranks = []
-    for alike in (True, False):
-        table = []
-        for old in sides:
-            row = []
-            for new in sides:
-                kind = classify_transition(_facts(old, "a"), _facts(new, "a" if alike else "b"))
-                row.append(-1 if kind is None else kind.rank)
-            table.append(row)
-        ranks.append(table)
-    return ranks
-
-
-def _facts(outcome: CellOutcome | None, stage: str) -> CellFacts | None:
-    if outcome is None:
-        return None
-    return CellFacts(case="a", target="b:c", outcome=outcome, stage=stage)
 
 
 def list_entry(
@@ -114,6 +84,7 @@ def list_entry(
     return {
         "file": name,
         "key": key,
+        "path": text.line(str(run.path), 300),
         "started": text.line(info.started, 40),
         "day": text.line(info.started, 40).replace("T", " ")[:16],
         "took": facts.duration(run),
@@ -141,14 +112,10 @@ def describe_run_views(run: Run, verdict: RunVerdict, snapshot: RunSnapshot) -> 
     """Collect facts about a run for its views, besides its cells."""
     targets = dict.fromkeys([*run.info.targets, *snapshot.targets])
     return {
-        "path": text.line(str(run.path), 300),
         "facts": facts.facts(run),
         "packages": facts.packages(run),
         "backends": facts.backend_states(run),
         "concerns": verdict.concerns,
-        "described": list(describe_run(snapshot).items()),
-        "incomplete": snapshot.incomplete,
-        "times": snapshot.has_times,
         "targets": [text.line(name, 120) for name in targets],
     }
 

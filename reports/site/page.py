@@ -7,7 +7,7 @@ from typing import Any
 from harness.record.run import Run
 from reports import facts, jinja, text
 from reports.columns import lines
-from reports.comparison.diff import ChangeKind, diff
+from reports.comparison.diff import ChangeKind, Diff
 from reports.site import manifest
 from reports.site.shared import CaseSplit, Mismatches, divide_mismatches
 from reports.summary import FailureGroup, RunSummary
@@ -18,14 +18,13 @@ _CELLS_SHOWN = 6
 _MISSING_SHOWN = 50
 
 
-def count_news(before: Run, run: Run, key: str) -> dict[str, Any]:
-    """Count the changes since an earlier run, by kind, worst kind first."""
-    made = diff(before, run)
-    counts = made.counts
+def count_news(found: Diff, key: str) -> dict[str, Any]:
+    """Count the changes since the earlier run ``key``, by kind, worst kind first."""
+    counts = found.counts
     return {
         "key": key,
         "counts": [(kind, counts[kind]) for kind in ChangeKind if counts[kind]],
-        "environment": [text.line(change.name, 80) for change in made.environment],
+        "environment": [text.line(change.name, 80) for change in found.environment],
     }
 
 

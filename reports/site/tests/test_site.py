@@ -18,10 +18,10 @@ from harness import cli
 from harness.errors import RunUnreadable, RunUnwritable, UsageError
 from harness.record.folder import CELLS_FILE, RUN_FILE, load
 from reports import site
-from reports.comparison.diff import ChangeKind
+from reports.comparison.diff import ChangeKind, diff
 from reports.outcome import CellOutcome
-from reports.site import manifest
 from reports.site.columns import ABSENT, LETTERS
+from reports.site.comparisons import select_pairs
 from reports.site.folder import INDEX, MARKER, open_folder
 from reports.site.pack import number, script
 from reports.site.tests.nights import EVIL, NAMES, hostile, store
@@ -121,7 +121,7 @@ def test_no_name_leaves_the_folder_and_no_two_collide(tmp_path: Path) -> None:
     made = site.write(tmp_path / "site", [folder])
     files = [path.relative_to(tmp_path / "site") for path in made.index.parent.rglob("*")]
     own = re.compile(
-        r"index\.html|conform-site\.json|data-\w{12}(/(\w+\.(js|css)|h|r\d+|h/\d+\.js|r\d+/\d+\.js))?"
+        r"index\.html|conform-site\.json|data-\w{12}(/(\w+\.(js|css)|h|[dr]\d+|h/\d+\.js|[dr]\d+/\d+\.js))?"
     )
     assert all(own.fullmatch(str(path)) for path in files), files
     outside = {path for path in tmp_path.rglob("*") if not path.is_relative_to(made.index.parent)}
@@ -292,20 +292,43 @@ def test_changes_need_a_folder_and_name_cells_and_runs(tmp_path: Path) -> None:
     assert "needs a folder of runs" in found["remarks"][0]
 
 
-def test_the_transition_table_has_a_kind_for_what_changed_and_none_for_what_did_not() -> None:
-    alike, other = manifest.list_rules()["transitions"]
-    letters, ranks = list(CellOutcome), list(ChangeKind)
-    passed, failed, gone = (
-        letters.index(CellOutcome.PASSED),
-        letters.index(CellOutcome.FAILED),
-        len(letters),
-    )
-    assert alike[passed][passed] == -1
-    assert ranks[alike[passed][failed]] is ChangeKind.NEWLY_FAILING
-    assert ranks[alike[failed][failed]] is ChangeKind.STILL_FAILING
-    assert ranks[other[failed][failed]] is ChangeKind.FAILS_OTHERWISE
-    assert ranks[alike[passed][gone]] is ChangeKind.DISAPPEARED
-    assert alike[gone][gone] == -1
+def test_pairs_are_each_run_with_its_predecessor_and_the_newest_and_linked_ones() -> None:
+    assert select_pairs(1, []) == []
+    pairs = select_pairs(4, [(3, 1), (2, 2)])
+    assert [pair for pair in pairs if pair[0] > pair[1]] == [
+        (1, 0),
+        (2, 0),
+        (2, 1),
+        (3, 0),
+        (3, 1),
+        (3, 2),
+    ]
+    assert {(after, before) for before, after in pairs} == set(pairs)
+    assert len(select_pairs(60, [])) == 2 * (59 + 58)
+
+
+def test_a_comparison_has_every_change_and_rows_link_only_pairs_that_exist(tmp_path: Path) -> None:
+    folder = store(tmp_path / "runs", nights=6, cases=40)
+    data = _data(site.write(tmp_path / "site", [folder]).index)
+    pairs = _value(data / "main.js")["pairs"]
+    files = {(int(file.parent.name[1:]), int(file.stem)) for file in data.glob("d*/*.js")}
+    assert files == {tuple(pair) for pair in pairs}
+    made = _value(data / "d4" / "0.js")
+    wanted = diff(load(folder / "night-1"), load(folder / "night-5"))
+    assert (made["compared"], made["remarks"]) == (wanted.compared, wanted.remarks)
+    kinds, outcomes = list(ChangeKind), [*CellOutcome, None]
+    assert [
+        (kinds[kind], outcomes[before], outcomes[after], detail, made["errors"][error])
+        for _, kind, before, after, detail, error in made["changes"]
+    ] == [(each.kind, *each.outcomes, each.description, each.signature) for each in wanted.changes]
+    cells = _value(data / "cells.js")
+    named = [cells["cases"][cells["case"][at]] for at, *_ in made["changes"]]
+    assert named == [each.cell.case for each in wanted.changes]
+    changes = _value(data / "changes.js")
+    linked = [row["pair"] for name in ("bad", "flaky", "steps") for row in changes[name]]
+    assert any(linked)
+    keys = [run["key"] for run in _value(data / "main.js")["runs"]]
+    assert all([keys.index(key) for key in pair] in pairs for pair in linked if pair)
 
 
 def test_one_run_is_enough(tmp_path: Path) -> None:

@@ -238,9 +238,7 @@ def test_arrow_keys_reach_the_last_row_of_a_table_that_is_drawn_in_part(
     assert at == str(rows - 10)
 
 
-def test_any_two_runs_can_be_chosen_filtered_and_linked(
-    opened: Callable[..., Any], index: str
-) -> None:
+def test_two_runs_can_be_chosen_filtered_and_linked(opened: Callable[..., Any], index: str) -> None:
     page = opened(f"{index}#/compare")
     page.select_option(".pickers select >> nth=0", "night-0")
     page.wait_for_function("location.hash.includes('a=night-0')")

@@ -1,4 +1,4 @@
-"""What the dashboard's scripts have in common with Python, held against it in a real browser."""
+"""Texts and comparisons that the dashboard shows equal those of Python, in a real browser."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import quote
 from harness.record.folder import load
 from reports import text
 from reports.comparison.diff import ChangeKind, diff
+from reports.site.manifest import TONES
 from reports.site.tests import browser as chromium
 from reports.site.tests.browser import follow, is_wide
 from reports.site.tests.nights import EVIL, LONG, NAMES
@@ -20,55 +21,48 @@ pytestmark = chromium.needed
 VIEWS = ["", "#/cells", "#/compare", "#/changes", "#/limitations"]
 
 
-def test_two_runs_compare_as_conform_diff_does(
+def test_the_page_shows_the_changes_of_conform_diff(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:
-    page = opened(f"{index}#/compare")
+    page = opened(index)
     seen: set[ChangeKind] = set()
-    for before, after in [(0, 4), (4, 0), (1, 2), (2, 3), (2, 2)]:
-        made = page.evaluate(
-            """async ([a, b]) => {
-              const [main, cells] = [await mainData(), await catalogue()];
-              const side = (key) => sideOf(main.runs.find((run) => run.key === key));
-              const { changes } = compareRuns(main, cells, await side(a), await side(b));
-              return changes.map(({ kind, id, detail }) => [main.kinds[kind].value, id, detail]);
-            }""",
-            [f"night-{before}", f"night-{after}"],
+    for before, after in [(0, 4), (4, 0), (1, 2), (2, 3)]:
+        follow(page, f"#/compare?a=night-{before}&b=night-{after}")
+        while page.locator(".changegroup button:visible").count():
+            page.locator(".changegroup button:visible").first.click()
+        shown = page.eval_on_selector_all(
+            ".change",
+            "rows => rows.map((row) => [...row.lastChild.children].map(_ => _.innerText))",
         )
         wanted = diff(load(nights / f"night-{before}"), load(nights / f"night-{after}"))
-        assert sorted((kind, name) for kind, name, _ in made) == sorted(
-            (change.kind.value, change.id) for change in wanted.changes
-        )
-        # Of outcomes in the same order: worst first, of a kind the most severe mismatches.
-        of_outcomes = {change.kind.value for change in wanted.changes if not change.unit}
-        assert [(kind, name) for kind, name, _ in made if kind in of_outcomes] == [
-            (change.kind.value, change.id) for change in wanted.changes if not change.unit
+        assert shown == [
+            [each.id, f"{TONES[each.kind][1]} {each.kind.label} {each.description}"]
+            for each in wanted.changes
         ]
-        measured = {change.kind.value for change in wanted.changes if change.unit}
-        measured.add(ChangeKind.RUNTIME_CHANGED.value)
-        assert sorted(tuple(item) for item in made if item[0] in measured) == sorted(
-            (change.kind.value, change.id, change.detail)
-            for change in wanted.changes
-            if change.kind.value in measured
-        )
+        environment = page.locator("#view table.list tbody tr").all_inner_texts()
+        assert [row.split("\t") for row in environment] == [
+            [each.name, each.before, each.after] for each in wanted.environment
+        ]
+        assert page.locator("#view .worries li").all_inner_texts() == wanted.remarks
         seen |= {change.kind for change in wanted.changes}
-    assert {
-        ChangeKind.MORE_SEVERE,
-        ChangeKind.NUMERICS_WORSE,
-        ChangeKind.BOUND_UP,
-        ChangeKind.QUALITY_WORSE,
-        ChangeKind.BYTES_UP,
-        ChangeKind.PLANNED_MEMORY_UP,
-        ChangeKind.TIME_UP,
-        ChangeKind.DELEGATION_LOST,
-        ChangeKind.DELEGATES_UP,
-        ChangeKind.RUNTIME_CHANGED,
-        ChangeKind.NEWLY_FAILING,
-        ChangeKind.FIXED,
-        ChangeKind.DISAPPEARED,
-        ChangeKind.APPEARED,
-        ChangeKind.NOT_RUN,
-    } <= seen
+    assert {ChangeKind.NEWLY_FAILING, ChangeKind.DISAPPEARED, ChangeKind.TIME_UP} <= seen
+    assert any(change.followers for change in wanted.changes)
+
+
+def test_two_runs_that_the_site_does_not_compare_name_the_command(
+    opened: Callable[..., Any], index: str, nights: Path
+) -> None:
+    page = opened(f"{index}#/compare?b=night-1")
+    chosen = [
+        page.locator(f".pickers select >> nth={at} >> option").all_inner_texts() for at in (0, 1)
+    ]
+    assert [[name.split()[-1] for name in names] for names in chosen] == [
+        ["night-4", "night-2", "night-0"],
+        ["night-4", "night-3", "night-2", "night-1", "night-0"],
+    ]
+    follow(page, "#/compare?a=night-3&b=night-1")
+    message = page.text_content("[role=alert]")
+    assert f"conform diff {nights / 'night-3'} {nights / 'night-1'}" in message
 
 
 def test_numbers_are_spelled_as_in_every_other_report(
@@ -87,20 +81,12 @@ def test_numbers_are_spelled_as_in_every_other_report(
         return made
 
     odd = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-    same = {"measure": text.measure, "decibels": text.decibels, "boundUse": text.bound_use,
+    same = {"decibels": text.decibels, "boundUse": text.bound_use,
             "seconds": text.seconds}  # fmt: skip
     for name, function in same.items():
         assert spelled(name, [*values, *odd]) == [
             function(value) for value in [*values, *odd.values()]
         ]
-    sizes = [0, 1, 999, 1_000, 99_949, 999_499, 999_500, 10**6, 123_456_789, 10**9, 2**40, 10**13]
-    assert spelled("size", sizes) == [text.size(value) for value in sizes]
-    shares = [
-        (part, whole) for whole in (0, 1, 3, 1_000, 4_561) for part in (0, 1, whole - 1, whole)
-    ]
-    shares = [(part, whole) for part, whole in shares if 0 <= part <= whole]
-    made = page.evaluate("pairs => pairs.map(([part, whole]) => percent(part, whole))", shares)
-    assert made == [text.percent(part, whole) for part, whole in shares]
 
 
 def test_texts_of_records_show_as_text_everywhere(opened: Callable[..., Any], evil: str) -> None:

@@ -78,7 +78,7 @@ views.cell = async (params) => {
   if (record) {
     const outcome = main.outcomes[run.outcome[cell]];
     body.push(...cellState(record.view, [outcome.symbol, outcome.label, outcome.meaning, outcome.red]),
-      repro(record.view.repro), cellBody(record.view, record.texts, heads, run.path));
+      repro(record.view.repro), cellBody(record.view, record.texts, heads, chosen.path));
   } else if (here) body.push(...summaryOnly(main, run, cell));
   else body.push(make("p", { class: "empty" }, `Run ${chosen.key} did not select this cell.`));
   const at = (key) => address("cell", { id, run: key === main.runs[0].key ? "" : key });
@@ -95,14 +95,14 @@ views.cell = async (params) => {
   return {
     title: cells.shownId(cell),
     nodes: [
-      make("div", { class: "headline" }, up, picker("Run", main, chosen, (key) => { location.hash = at(key); })),
+      make("div", { class: "headline" }, up, picker("Run", main.runs, chosen, (key) => { location.hash = at(key); })),
       make("h1", { class: "mono cellname", tabindex: "-1" }, cells.shownId(cell)),
       make("section", { class: "sheet" }, body),
       here ? make("section", {}, make("h2", {}, "This case on other targets"), others) : null,
       pastSection(main, cells, cell, past, chosen),
       here ? make("section", {}, make("h2", {}, "Artifacts"),
         make("p", { class: "note" }, "The first command prints the record from cells.jsonl in the run folder. The second runs the cell again from its case and seed, and saves the program, inputs, outputs and a bundled program. Both need a checkout of the project."),
-        repro(`conform show ${shell(id)} --run ${shell(run.path)}`),
+        repro(`conform show ${shell(id)} --run ${shell(chosen.path)}`),
         record ? repro(`${record.view.repro} --save ${shell("kept")}`) : null) : null,
       runHead(main, chosen, run),
     ].filter(Boolean),

@@ -79,11 +79,11 @@ function groupSquare(main, name, counts, off, href = null) {
   const sum = (test) => main.outcomes.reduce((total, outcome, at) => total + (test(outcome) ? counts[at] : 0), 0);
   const passed = sum((outcome) => outcome.passed);
   const red = sum((outcome) => outcome.red);
-  const rated = sum((outcome) => outcome.value !== "unsupported");
-  const conclusive = passed + red + sum((outcome) => outcome.value === "xfailed");
+  const rated = sum((outcome) => outcome.rated);
+  const conclusive = sum((outcome) => outcome.conclusive);
   const most = there.reduce((a, b) => (counts[main.outcomes.indexOf(b)] > counts[main.outcomes.indexOf(a)] ? b : a));
   // Unrated cells are not part of the bar: 1/1 beside a half grey bar would read like a half.
-  const shown = counts.map((number, at) => (main.outcomes[at].value === "unsupported" && rated ? 0 : number));
+  const shown = counts.map((number, at) => (rated && !main.outcomes[at].rated ? 0 : number));
   // 0/5 for cells that no runtime here can execute would read like five failures.
   return square(`mixed${red ? " hot" : ""}`, conclusive ? `${passed}/${rated}` : most.symbol, make("i", {}, segments(main.outcomes, shown)));
 }
@@ -251,7 +251,7 @@ views.cells = async (params) => {
   return {
     title: `Cells of ${chosen.key}`,
     nodes: [
-      make("div", { class: "headline" }, make("h1", { tabindex: "-1" }, "Cells"), picker("Run", main, chosen, go)),
+      make("div", { class: "headline" }, make("h1", { tabindex: "-1" }, "Cells"), picker("Run", main.runs, chosen, go)),
       runHead(main, chosen, run),
       make("div", { class: "toolbar", role: "search", "aria-label": "Filter" }, input, menus.map(({ node }) => node),
         choice("Group", GROUPS, state.by, (value) => { state.by = value; regroup(); }),

@@ -4,8 +4,8 @@ function runLink(main, { run, key }) {
     : make("span", { class: "mono" }, run);
 }
 
-function pairLink(before, after, label) {
-  return before && before.key && after.key ? make("a", { href: address("compare", { a: before.key, b: after.key }) }, label) : null;
+function pairLink({ pair }) {
+  return pair ? make("a", { href: address("compare", { a: pair[0], b: pair[1] }) }, "Compare") : null;
 }
 
 function tableOf(label, heads, rows) {
@@ -27,19 +27,19 @@ views.changes = async () => {
   const bad = found.bad.map((row) => [
     [swatch(byValue.get(row.now)), " ", linkById(cells, row.id), make("div", { class: "quiet said" }, row.error)],
     [runLink(main, row.since), make("div", { class: "quiet" }, `red in ${count(row.red, "run")}`)],
-    row.good ? [runLink(main, row.good), make("div", {}, pairLink(row.good, row.since, "Compare"))] : make("span", { class: "quiet" }, "never passed"),
+    row.good ? [runLink(main, row.good), make("div", {}, pairLink(row))] : make("span", { class: "quiet" }, "never passed"),
     [make("span", { class: "mono" }, row.commits), row.between ? make("div", { class: "quiet" }, `between: ${row.between}`) : null],
   ]);
   const flaky = found.flaky.map((row) => [
     linkById(cells, row.id),
     row.outcomes.map(([value, number]) => (byValue.has(value) ? pill(byValue.get(value), number) : make("span", {}, `${number} ${value} `))),
     make("span", { class: "mono" }, row.commit),
-    [row.example.map((run, at) => [at ? " · " : "", runLink(main, run)]), make("div", {}, row.example.length > 1 ? pairLink(row.example[0], row.example[1], "Compare") : null)],
+    [row.example.map((run, at) => [at ? " · " : "", runLink(main, run)]), make("div", {}, pairLink(row))],
   ]);
   const steps = found.steps.map((row) => [
     [linkById(cells, row.id)],
     make("span", {}, make("b", { class: row.worse ? "worse" : "better" }, `${row.worse ? "▼ worse" : "▲ better"} `), row.metric, make("div", { class: "nowrap" }, row.change)),
-    [runLink(main, row.to), make("div", {}, pairLink(row.from, row.to, "Compare"))],
+    [runLink(main, row.to), make("div", {}, pairLink(row))],
     [make("span", { class: "mono" }, row.commits), row.environment ? make("div", { class: "quiet said" }, row.environment) : null,
       row.between ? make("div", { class: "quiet" }, `${count(row.between, "run")} in between without a value`) : null],
     row.lasts ? `${count(row.nights, "run")}, still lasts` : count(row.nights, "run"),

@@ -57,7 +57,7 @@ views.limitations = async (params) => {
     title: `Limitations of ${chosen.key}`,
     nodes: [
       make("div", { class: "headline" }, make("h1", { tabindex: "-1" }, "Limitations"),
-        picker("Run", main, chosen, (value) => { location.hash = address("limitations", { run: value === main.runs[0].key ? "" : value, q: state.q }); })),
+        picker("Run", main.runs, chosen, (value) => { location.hash = address("limitations", { run: value === main.runs[0].key ? "" : value, q: state.q }); })),
       make("p", { class: "sentence" }, `${count(total, "cell")} of ${chosen.cells.toLocaleString(LOCALE)} have a known limitation or are declared unsupported. Causes with xpassed cells come first: their limitation is stale.`),
       make("div", { class: "toolbar" }, input, matching), list,
     ],

@@ -170,8 +170,8 @@ function cellLink(cells, cell, run, ...children) {
     ...(children.length ? children : [cells.shownId(cell)]));
 }
 
-function picker(label, main, chosen, onchange) {
-  const options = main.runs.map((run) =>
+function picker(label, runs, chosen, onchange) {
+  const options = runs.map((run) =>
     make("option", { value: run.key, selected: run === chosen ? "" : null }, `${run.mark} ${run.key}`));
   const select = make("select", {}, options);
   select.addEventListener("change", () => onchange(select.value));

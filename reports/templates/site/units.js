@@ -6,14 +6,6 @@ function count(number, noun, plural) {
   return `${number.toLocaleString(LOCALE)} ${number === 1 ? noun : plural || `${noun}s`}`;
 }
 
-function percent(part, whole) {
-  if (whole <= 0) return DASH;
-  const tenths = Math.floor((part * 1000) / whole);
-  if (part && !tenths) return "< 0.1 %";
-  if (part === whole) return "100 %";
-  return part === 0 ? "0 %" : `${(tenths / 10).toFixed(1)} %`;
-}
-
 function nonfinite(value) {
   if (Number.isNaN(value)) return "NaN";
   if (Number.isFinite(value)) return "";
@@ -39,10 +31,6 @@ function general(value, digits) {
   const trim = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
   if (power >= -4 && power < digits) return trim(fixed(value, digits - 1 - power));
   return `${trim(mantissa)}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
-}
-
-function measure(value) {
-  return value === null ? DASH : nonfinite(value) || general(value, 4);
 }
 
 function decibels(value) {
@@ -72,18 +60,4 @@ function seconds(value) {
   const minutes = Math.floor(whole / 60) % 60;
   return hours ? `${hours} h ${String(minutes).padStart(2, "0")} min`
     : `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
-}
-
-function size(value) {
-  if (value < 1000) return `${value} B`;
-  for (const [unit, scale] of [["kB", 1e3], ["MB", 1e6]]) {
-    if (value < 999.5 * scale) return `${general(value / scale, 3)} ${unit}`;
-  }
-  return value < 999.5e9 ? `${general(value / 1e9, 3)} GB` : `${Number(fixed(value / 1e9, 0)).toLocaleString(LOCALE)} GB`;
-}
-
-function calls(pairs, limit = 8) {
-  const items = [...pairs].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : a > b ? 1 : 0));
-  const shown = items.slice(0, limit).map(([op, number]) => `${op} ×${number.toLocaleString(LOCALE)}`).join(", ");
-  return items.length > limit ? `${shown} and ${count(items.length - limit, "more op")}` : shown;
 }
