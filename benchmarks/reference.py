@@ -85,7 +85,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     import torch
 
     from harness.checking import cases, model_sources
-    from harness.execution.memory import GIB, MemoryMeter
+    from harness.workers.memory import GIB, MemoryMeter
     from harness.model.case import Case
     from harness.pipeline import speed
     from harness.pipeline.runner import run_cell

@@ -13,7 +13,6 @@ from .errors import (
     describe as describe,
 )
 from .execution.any_program.run import execute as execute
-from .execution.child_process import ChildProcess as ChildProcess
 from .execution.execute import (
     DelegateHandle as DelegateHandle,
     DelegateLoader as DelegateLoader,
@@ -22,7 +21,6 @@ from .execution.execute import (
     run_native as run_native,
 )
 from .execution.kernels import AtenKernels as AtenKernels, RuntimeKernels as RuntimeKernels
-from .execution.memory import MemoryMeter as MemoryMeter
 from .execution.operators import op_name as op_name
 from .execution.program import DelegatePayload as DelegatePayload, Program as Program
 from .execution.validation import torch_dtype as torch_dtype
@@ -107,3 +105,5 @@ from .vendors.versions import (
     installed_version as installed_version,
     is_installed_within as is_installed_within,
 )
+from .workers.child_process import ChildProcess as ChildProcess
+from .workers.memory import MemoryMeter as MemoryMeter

@@ -149,6 +149,10 @@ class OutOfMemory(ProgramError):
     """The child process that executes a program ran out of memory."""
 
 
+class WorkerEnded(ConformError):
+    """A worker process ended or did not start; the message follows its name in a sentence."""
+
+
 class LimitationError(ConformError):
     """A limitation entry is malformed or matches nothing."""
 

@@ -15,7 +15,6 @@ from harness.checking.dynamic_dimensions import parse_dynamic
 from harness.checking.input_layout import explain_layout
 from harness.checking.model_sources import CheckedModel, InputSet, as_given, case_name
 from harness.errors import UsageError
-from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
@@ -26,6 +25,7 @@ from harness.record.cell import Cell
 from harness.record.target import Target
 from harness.tracing.divergence import trace_cell
 from harness.tracing.trace_result import add_trace
+from harness.workers.memory import MemoryMeter
 
 
 def check(

@@ -1,13 +1,17 @@
-"""Request and events of the worker process of a check, as lines of JSON. Imports no torch."""
+"""Request and events of the worker process of a check. Imports no torch."""
 
 from __future__ import annotations
 
 import msgspec
 
 from harness.record.run import BackendState
+from harness.workers.protocol import CellEvent, Outcome
 
 WORKER = "check"
-"""The name of the worker process on the status board."""
+"""The name of the worker process in the names of its files."""
+
+LOG = "output"
+"""Name of the file for output of native code, and of models while cells run."""
 
 
 class CheckRequest(msgspec.Struct, kw_only=True):
@@ -24,7 +28,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
         speed: use the speed parts.
         trace: trace red cells without a time limit.
         past_defects: list all known defects of a program.
-        board: folder of the status board (:mod:`harness.workers.worker_status`).
+        folder: folder of the status file (:mod:`harness.workers.worker_status`) and of the log.
         budget: bytes of memory that a cell may use.
         done: ids of cells that are not run again.
         crashed: records of cells that ended an earlier process during execution; their failing
@@ -41,13 +45,13 @@ class CheckRequest(msgspec.Struct, kw_only=True):
     speed: bool = True
     trace: bool = False
     past_defects: bool = True
-    board: str = ""
+    folder: str = ""
     budget: int = 0
     done: list[str] = []
     crashed: list[str] = []
 
 
-class CellsPlanned(msgspec.Struct, tag=True):
+class CellsPlanned(msgspec.Struct, frozen=True, tag=True):
     """The model is loaded: ids of its cells, notes for the user, availability of the backends."""
 
     cells: list[str]
@@ -55,38 +59,13 @@ class CellsPlanned(msgspec.Struct, tag=True):
     backends: dict[str, BackendState]
 
 
-class CellStarted(msgspec.Struct, tag=True):
-    """A cell started; ``printed`` is the length of the log in bytes before it."""
-
-    cell: str
-    printed: int = 0
-
-
-class ProgramLowered(msgspec.Struct, tag=True):
-    """The running cell has its program and is executed next; ``record`` is its record so far."""
-
-    record: str
-
-
-class NodeSearchStarted(msgspec.Struct, tag=True):
+class NodeSearchStarted(msgspec.Struct, frozen=True, tag=True):
     """The search for the failing node of a crashed cell started."""
 
     cell: str
 
 
-class StageStarted(msgspec.Struct, tag=True):
-    """The running cell started a stage."""
-
-    stage: str
-
-
-class CellEnded(msgspec.Struct, tag=True):
-    """A cell ended; ``record`` is its record, a line of JSON."""
-
-    record: str
-
-
-class CellTraced(msgspec.Struct, tag=True):
+class CellTraced(msgspec.Struct, frozen=True, tag=True):
     """A red cell was traced.
 
     ``found`` is the :class:`harness.tracing.trace_result.Found` in MessagePack, which supports
@@ -98,26 +77,4 @@ class CellTraced(msgspec.Struct, tag=True):
     problem: str = ""
 
 
-class CheckRefused(msgspec.Struct, tag=True):
-    """The check cannot run; ``message`` says why."""
-
-    message: str
-
-
-class CheckFinished(msgspec.Struct, tag=True):
-    """All cells ended."""
-
-
-Event = (
-    CellsPlanned
-    | CellStarted
-    | ProgramLowered
-    | NodeSearchStarted
-    | StageStarted
-    | CellEnded
-    | CellTraced
-    | CheckRefused
-    | CheckFinished
-)
-
-decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+CheckEvent = CellsPlanned | NodeSearchStarted | CellTraced | CellEvent | Outcome

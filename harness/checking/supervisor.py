@@ -7,37 +7,23 @@ timed out, and the remaining cells still run.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import msgspec
 
 from harness.checking.messages import (
+    LOG,
     WORKER,
-    CellEnded,
     CellsPlanned,
-    CellStarted,
     CellTraced,
-    CheckFinished,
-    CheckRefused,
+    CheckEvent,
     CheckRequest,
-    Event,
     NodeSearchStarted,
-    ProgramLowered,
-    StageStarted,
-    decoder,
 )
-from harness.errors import UsageError
-from harness.execution.child_process import describe_exit
-from harness.execution.memory import GIB
+from harness.errors import UsageError, WorkerEnded
 from harness.pipeline.explain.model_frames import find_frame_in_text, find_vendor_frame_in_stack
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
@@ -45,17 +31,27 @@ from harness.record.target import split_cell_id
 from harness.tracing import AUTOMATIC_TRACE_SECONDS, LOCATABLE_STAGES
 from harness.workers.crash_record import add_lowered_facts
 from harness.workers.last_words import extract_last_stderr_lines
+from harness.workers.memory import GIB
 from harness.workers.memory_monitor import MemoryMonitor, ObservedMemory
+from harness.workers.process import WorkerProcess
+from harness.workers.protocol import (
+    CellEnded,
+    CellStarted,
+    Finished,
+    ProgramLowered,
+    Refused,
+    StageStarted,
+)
 
 _LOG_LINES = 40
-_ABORT_SECONDS = 10.0
+_STDERR = 2
 # The rest is for the worker process itself and for other processes on the machine.
 _MEMORY_SHARE = 0.9
 
 
 def supervise(
     request: CheckRequest, *, timeout: float | None = None, memory: float | None = None
-) -> Iterator[Event]:
+) -> Iterator[CheckEvent]:
     """Run a check in a worker process and pass on its events.
 
     Args:
@@ -78,13 +74,13 @@ def supervise(
         watch.add(WORKER)
         watch.start()
         with contextlib.closing(watch):
-            complete = msgspec.structs.replace(request, board=folder, budget=int(budget))
+            complete = msgspec.structs.replace(request, folder=folder, budget=int(budget))
             yield from _run_processes(complete, timeout, watch)
 
 
 def _run_processes(
     request: CheckRequest, timeout: float | None, watch: MemoryMonitor
-) -> Iterator[Event]:
+) -> Iterator[CheckEvent]:
     done = list(request.done)
     crashed: list[str] = []
     is_planned = False
@@ -97,9 +93,9 @@ def _run_processes(
         with process:
             for event in process.events():
                 match event:
-                    case CheckRefused():
+                    case Refused():
                         raise UsageError(event.message)
-                    case CheckFinished():
+                    case Finished():
                         return
                     case CellsPlanned() if is_planned:
                         continue
@@ -152,75 +148,56 @@ class _CheckProcess:
         self.cell: str | None = None
         self.stage: str | None = None
         self.end = "is running"
+        self._request = request
         self._lowered: Cell | None = None
         self._printed = 0
         self._timeout = timeout
         # The worker checks its time limit only between lowerings, so allow twice the time.
         self._tracing = None if request.trace else 2 * AUTOMATIC_TRACE_SECONDS
         self._limit: float | None = None
-        self._timer: threading.Timer | None = None
-        self._timed_out = False
         self._since = time.monotonic()
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed on exit)
-        reading, writing = os.pipe()
-        self._pipe = os.fdopen(reading, "rb")
-        handed = (writing, self._log.fileno())
-        try:
-            self._process = subprocess.Popen(
-                # -P: do not import files beside the model instead of the harness's modules.
-                [sys.executable, "-P", "-m", "harness.checking.worker",
-                 msgspec.json.encode(request).decode(), *map(str, handed)],
-                pass_fds=handed,
-                # Otherwise older glibc writes errors to the terminal.
-                env={
-                    "LIBC_FATAL_STDERR_": "1",
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                },
-            )  # fmt: skip
-        finally:
-            os.close(writing)
+        self._log = Path(request.folder) / LOG
+        self._process: WorkerProcess[CheckEvent] = WorkerProcess(
+            "harness.checking.worker", CheckEvent, output=_STDERR
+        )
 
     def __enter__(self) -> _CheckProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End the process if it still runs, and read its log."""
-        self._stop_timer()
-        self._pipe.close()
-        if self._process.poll() is None:
-            self._process.kill()
-        self.end = describe_exit(self._process.wait())
-        self._log.seek(0)
-        log = self._log.read()
+        self.end = self._process.close()
+        log = self._log.read_bytes() if self._log.exists() else b""
         self._log_lines = log.decode(errors="replace").strip().splitlines()
         self._error_lines = extract_last_stderr_lines(log[self._printed :].decode(errors="replace"))
-        self._log.close()
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[CheckEvent]:
         """The events of the process until it ends."""
-        for line in self._pipe:
-            event = decoder.decode(line)
+        self._log.unlink(missing_ok=True)
+        try:
+            self._process.start()
+            self._process.send(self._request)
+        except (WorkerEnded, OSError):
+            return
+        for event in self._process.events():
             match event:
                 case CellStarted():
                     self.cell, self.stage, self._lowered = event.cell, None, None
                     self._printed = event.printed
                     self._since = time.monotonic()
-                    self._start_timer(self._timeout)
+                    self._limit_time(self._timeout)
                 case StageStarted():
                     self.stage = event.stage
                 case ProgramLowered():
                     self._lowered = Cell.from_json(event.record)
                 case NodeSearchStarted():
-                    self._start_timer(self._tracing)
+                    self._limit_time(self._tracing)
                 case CellTraced():
-                    self._stop_timer()
+                    self._limit_time(None)
                 case CellEnded():
                     self.cell = None
-                    self._start_timer(self._tracing)
+                    self._limit_time(self._tracing)
             yield event
-        # The pipe is closed, so the process has ended or is about to end.
-        self._process.wait()
 
     @property
     def frame(self) -> str | None:
@@ -236,7 +213,7 @@ class _CheckProcess:
     @property
     def failure(self) -> str:
         """Why the process ended."""
-        if self._timed_out:
+        if self._process.is_timed_out:
             return f"it did not end within {self._limit:g} s"
         return f"the process {self.end}"
 
@@ -246,12 +223,12 @@ class _CheckProcess:
         error = seen.verdict if seen is not None else ""
         if not error:
             error = self.failure
-            if self._error_lines and not self._timed_out:
+            if self._error_lines and not self._process.is_timed_out:
                 error = f"{error}: {self._error_lines}"
         cell = Cell(
             case=case,
             target=str(target),
-            status=Status.TIMEOUT if self._timed_out else Status.CRASHED,
+            status=Status.TIMEOUT if self._process.is_timed_out else Status.CRASHED,
             op=case.partition("/")[0],
             stage=self.stage,
             error=error,
@@ -271,24 +248,7 @@ class _CheckProcess:
         was_stopped = (dead.error or "").startswith("memory: ")
         return dead.status is Status.CRASHED and dead.stage in LOCATABLE_STAGES and not was_stopped
 
-    def _start_timer(self, seconds: float | None) -> None:
-        """Start the time limit; None for no limit."""
-        self._stop_timer()
+    def _limit_time(self, seconds: float | None) -> None:
+        """Limit the time until the next of these calls; None for no limit."""
         self._limit = seconds
-        if seconds is not None:
-            self._timer = threading.Timer(seconds, self._end_after_timeout)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _end_after_timeout(self) -> None:
-        self._timed_out = True
-        # faulthandler writes the stack to the log.
-        self._process.send_signal(signal.SIGABRT)
-        try:
-            self._process.wait(_ABORT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        self._process.limit_time(seconds)

@@ -1,11 +1,10 @@
-"""Worker process of a check (``python -m harness.checking.worker``); sends events on a pipe."""
+"""The worker process of a check; :mod:`harness.workers.served` imports it there."""
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
 import os
-import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,23 +13,26 @@ from typing import TYPE_CHECKING, TextIO
 import msgspec
 
 from harness.checking.messages import (
+    LOG,
     WORKER,
-    CellEnded,
     CellsPlanned,
-    CellStarted,
     CellTraced,
-    CheckFinished,
-    CheckRefused,
+    CheckEvent,
     CheckRequest,
-    Event,
     NodeSearchStarted,
-    ProgramLowered,
-    StageStarted,
 )
-from harness.errors import ConformError, UsageError
+from harness.errors import UsageError
 from harness.record.target import cell_id
 from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.vendors.quiet import silence_vendors
+from harness.workers.protocol import (
+    CellEnded,
+    CellStarted,
+    Finished,
+    ProgramLowered,
+    StageStarted,
+)
+from harness.workers.served import Send
 from harness.workers.worker_status import StatusFile, WorkerStatus
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from harness.record.target import Target
 
 
-def run_check(request: CheckRequest, send: Callable[[Event], None], log: TextIO) -> None:
+def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: TextIO) -> None:
     """Load the model, plan its cells and run the cells that are not done.
 
     Args:
@@ -78,7 +80,7 @@ def run_check(request: CheckRequest, send: Callable[[Event], None], log: TextIO)
     send(CellsPlanned(list(pairs), plan.notes, states))
     _trace_crashed_cells(request, pairs, makers, send, log)
     folder = None if request.programs is None else Path(request.programs)
-    board, shared_work = StatusFile(Path(request.board), WORKER), SharedCaseWork()
+    board, shared_work = StatusFile(Path(request.folder), WORKER), SharedCaseWork()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
         for name, (case, target) in pairs.items():
             if name in request.done:
@@ -117,7 +119,7 @@ def _trace_crashed_cells(
     request: CheckRequest,
     pairs: Mapping[str, tuple[Case, Target]],
     makers: Sequence[PassFactory],
-    send: Callable[[Event], None],
+    send: Callable[[CheckEvent], None],
     log: TextIO,
 ) -> None:
     """Find the failing nodes of cells that crashed an earlier process."""
@@ -143,7 +145,7 @@ def _trace_cell(
     cell: Cell,
     request: CheckRequest,
     recipe: Recipe | None,
-    send: Callable[[Event], None],
+    send: Callable[[CheckEvent], None],
     ran: Sequence[Tester] = (),
     failed: Sequence[Tester] = (),
 ) -> CellTraced | None:
@@ -189,28 +191,13 @@ def _redirect_output(log: int) -> None:
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     faulthandler.enable(file=log)
-    # A crash is reported; it needs no core file.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _main(request: str, pipe: str, log: str) -> None:
-    _redirect_output(int(log))
-    with (
-        os.fdopen(int(pipe), "wb", buffering=0) as channel,
-        os.fdopen(os.dup(int(log)), "w", buffering=1, errors="backslashreplace") as written,
-    ):
-
-        def send(event: Event) -> None:
-            channel.write(msgspec.json.encode(event) + b"\n")
-
-        try:
-            run_check(msgspec.json.decode(request, type=CheckRequest), send, written)
-            send(CheckFinished())
-        except ConformError as error:
-            send(CheckRefused(str(error)))
-        except BrokenPipeError:
-            pass  # the supervisor has closed the pipe
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+def serve(request: bytes, send: Send) -> None:
+    """Run a check (:class:`CheckRequest`) and send its events (:data:`CheckEvent`)."""
+    asked = msgspec.msgpack.decode(request, type=CheckRequest)
+    log = Path(asked.folder, LOG)
+    with log.open("w", buffering=1, errors="backslashreplace") as written:
+        _redirect_output(written.fileno())
+        run_check(asked, send, written)
+        send(Finished())

@@ -91,13 +91,13 @@ def repro(
     prepare(speed=speed)
     from rich.console import Console
 
-    from harness.execution.memory import limit_allocations
     from harness.model.selection import parse_targets
     from harness.pipeline.runner import run_cell
     from harness.pipeline.saving.cell_folder import CellFolder
     from harness.record.host import available_memory
     from harness.record.target import split_cell_id
     from harness.session.discovery import find_case
+    from harness.workers.memory import limit_allocations
     from reports.render import terminal
 
     name, target = split_cell_id(cell)

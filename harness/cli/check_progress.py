@@ -7,20 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from harness.checking.messages import (
-    CellEnded,
-    CellsPlanned,
-    CellStarted,
-    CellTraced,
-    Event,
-    StageStarted,
-)
+from harness.checking.messages import CellsPlanned, CellTraced, CheckEvent
 from harness.model.registry import note_known_issues
 from harness.record.cell import Cell
 from harness.record.folder import RunWriter
 from harness.record.run import Run
 from harness.record.target import split_cell_id
 from harness.tracing.trace_result import Found, add_trace
+from harness.workers.protocol import CellEnded, CellStarted, StageStarted
 
 
 class CheckFollower:
@@ -57,7 +51,7 @@ class CheckFollower:
         self._at = ""
         self._unwritten: Cell | None = None
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: CheckEvent) -> None:
         """Add an event."""
         match event:
             case CellsPlanned():

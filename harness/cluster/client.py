@@ -16,9 +16,7 @@ import msgspec
 from harness.cluster.connection import Answer, ClusterLost, Connection
 from harness.cluster.ledger import Ledger, LossResult, SentItem, WorkItem
 from harness.cluster.messages import (
-    UnitCellBegan,
-    UnitCellDied,
-    UnitCellEnded,
+    CellDied,
     UnitEvent,
     UnitResult,
     WorkerInfo,
@@ -26,8 +24,10 @@ from harness.cluster.messages import (
 )
 from harness.cluster.placement import RemoteWorker, describe_differences
 from harness.cluster.worker import INFO_KEY
+from harness.record.cell import Cell
 from harness.record.host import Environment
 from harness.session.run_one import CellRequest
+from harness.workers.protocol import CellEnded, CellStarted
 
 _LOOK_SECONDS = 2.0
 # Events of a unit may arrive after its result; later ones are lost.
@@ -114,7 +114,7 @@ class ClusterSession:
         self._queue: SimpleQueue[Callable[[], Iterator[ClusterEvent]]] = SimpleQueue()
         self._reported: set[str] = set()
         self._looked = self._alone_since = 0.0
-        self._deaths: dict[str, UnitCellDied] = {}
+        self._deaths: dict[str, CellDied] = {}
         self._unfit: dict[str, float] = {}  # until when, by name
         self._ledger = Ledger(())
         self.workers: list[RemoteWorker] = []
@@ -205,16 +205,17 @@ class ClusterSession:
 
     def _handle_event(self, unit_event: UnitEvent) -> Iterator[ClusterEvent]:
         match event := unit_event.event:
-            case UnitCellBegan():
+            case CellStarted():
                 if self._ledger.record_start(unit_event.key, unit_event.worker, event.cell):
                     yield ClusterCellStarted(event.cell, unit_event.worker)
-            case UnitCellEnded():
-                attempts = tuple(self._ledger.attempts.get(event.cell, ()))
-                if self._ledger.record_end(unit_event.key, event.cell):
+            case CellEnded():
+                cell = Cell.from_json(event.record).id
+                attempts = tuple(self._ledger.attempts.get(cell, ()))
+                if self._ledger.record_end(unit_event.key, cell):
                     yield ClusterCellEnded(
-                        event.cell, event.record, event.claim, unit_event.worker, False, attempts
+                        cell, event.record, event.claim, unit_event.worker, False, attempts
                     )
-            case UnitCellDied():
+            case CellDied():
                 self._deaths[unit_event.key] = event
 
     def _handle_answer(self, key: str, answer: Answer) -> Iterator[ClusterEvent]:
@@ -260,7 +261,7 @@ class ClusterSession:
                 continue
 
     def _report_loss(
-        self, loss: LossResult, sent: SentItem, death: UnitCellDied | None
+        self, loss: LossResult, sent: SentItem, death: CellDied | None
     ) -> Iterator[ClusterEvent]:
         if (cell := loss.dead) is not None:
             yield ClusterCellEnded(
@@ -315,7 +316,7 @@ class ClusterSession:
         self.workers = workers
 
 
-def _error_of(death: UnitCellDied | None) -> str:
+def _error_of(death: CellDied | None) -> str:
     if death is None:
         return "its process died"
     return str(msgspec.json.decode(death.record).get("error") or "its process died")

@@ -10,9 +10,10 @@ import msgspec
 from harness.record.host import Environment
 from harness.record.run import BackendState
 from harness.session.run_one import CellRequest
+from harness.workers.protocol import CellEnded, CellEvent, CellStarted, Outcome
 
 
-class WorkUnit(msgspec.Struct, frozen=True, kw_only=True):
+class WorkUnit(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Cells of one case that one process runs in sequence, so that they share one export.
 
     Attributes:
@@ -56,22 +57,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, tag=True):
     gone: dict[str, str] = {}
 
 
-class UnitCellBegan(msgspec.Struct, frozen=True, tag=True):
-    """A process began to run a cell."""
-
-    cell: str
-    stage: str = ""
-
-
-class UnitCellEnded(msgspec.Struct, frozen=True, tag=True):
-    """A cell ended; record and claim about its known issue are JSON."""
-
-    cell: str
-    record: str
-    claim: str | None = None
-
-
-class UnitCellDied(msgspec.Struct, frozen=True, tag=True):
+class CellDied(msgspec.Struct, frozen=True, tag=True):
     """A process died while it ran a cell.
 
     Attributes:
@@ -87,21 +73,8 @@ class UnitCellDied(msgspec.Struct, frozen=True, tag=True):
     final: bool = False
 
 
-class UnitRefused(msgspec.Struct, frozen=True, tag=True):
-    """This worker cannot run the unit; another one may."""
-
-    message: str
-
-
-class UnitFinished(msgspec.Struct, frozen=True, tag=True):
-    """All cells of the unit have been reported."""
-
-
-ProcessMessage = (
-    WorkerInfo | UnitCellBegan | UnitCellEnded | UnitCellDied | UnitRefused | UnitFinished
-)
-
-decoder: msgspec.json.Decoder[ProcessMessage] = msgspec.json.Decoder(ProcessMessage)
+ProcessMessage = WorkerInfo | CellEvent | Outcome
+"""Messages of the process of a slot."""
 
 
 class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,4 +100,4 @@ class UnitEvent(msgspec.Struct, frozen=True):
 
     key: str
     worker: str
-    event: UnitCellBegan | UnitCellEnded | UnitCellDied
+    event: CellStarted | CellEnded | CellDied

@@ -19,7 +19,7 @@ from distributed.utils import get_ip
 from harness.cluster.tls import restrict_pickles
 from harness.cluster.worker import ClusterWorker, close_handlers, silence_dask
 from harness.errors import UsageError
-from harness.pytest_plugin.workers import fork_server
+from harness.workers import fork_server
 
 # For the worker process itself; a memory monitor watches the processes that run cells.
 _OWN_MEMORY = "2GiB"

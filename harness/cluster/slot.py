@@ -3,53 +3,36 @@ when a cell ends it."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from distributed.diskutils import WorkSpace
 
 from harness.cache_folders import cache_folder
 from harness.cluster import slot_process
-from harness.cluster.messages import (
-    ProcessMessage,
-    UnitCellBegan,
-    UnitCellDied,
-    UnitCellEnded,
-    UnitFinished,
-    UnitRefused,
-    UnitResult,
-    WorkerInfo,
-    WorkUnit,
-    decoder,
-)
+from harness.cluster.messages import CellDied, ProcessMessage, UnitResult, WorkerInfo, WorkUnit
 from harness.cluster.slot_process import SlotConfig
-from harness.errors import UsageError
-from harness.execution.child_process import describe_exit
-from harness.execution.memory import GIB
-from harness.pytest_plugin.workers import fork_server
-from harness.pytest_plugin.workers.fork_server import ForkedProcess
+from harness.errors import UsageError, WorkerEnded
 from harness.record.cell import Cell, Status
 from harness.record.host import available_memory
+from harness.workers import fork_server
 from harness.workers.crash_record import add_observed_memory, build_crash_record
+from harness.workers.memory import GIB
 from harness.workers.memory_monitor import MemoryMonitor
+from harness.workers.process import WorkerProcess
+from harness.workers.protocol import CellEnded, CellStarted, Finished, Refused
 
-Report = Callable[[UnitCellBegan | UnitCellEnded | UnitCellDied], None]
+Report = Callable[[CellStarted | CellEnded | CellDied], None]
 """Receives the events of a unit."""
 
-_EXIT_SECONDS = 10.0
 # The rest is for other processes.
 _SHARE_OF_MEMORY = 0.9
 # With less free disk space a worker refuses work, as it writes programs, kernels and stacks.
@@ -63,13 +46,17 @@ class ClusterSlot:
     Only one thread at a time may use a slot.
     """
 
-    def __init__(self, config: SlotConfig, watch: MemoryMonitor) -> None:
+    def __init__(self, config: SlotConfig, watch: MemoryMonitor, python: Sequence[str]) -> None:
         self._config = config
         self._watch = watch
-        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
-        self._socket: socket.socket | None = None
-        self._lifeline: socket.socket | None = None
         self._log = Path(config.logs) / f"{config.name}.log"
+        self._process: WorkerProcess[ProcessMessage] = WorkerProcess(
+            slot_process.__name__,
+            ProcessMessage,
+            output=self._log,
+            folder=Path(config.root),
+            python=python,
+        )
         self._code = ""
 
     def start(self, *, speed: bool = True) -> WorkerInfo | None:
@@ -81,24 +68,28 @@ class ClusterSlot:
         Raises:
             UsageError: it does not start; the message contains the end of its output.
         """
-        if self._process is not None and self._config.speed != speed:
-            self.close()
-        if self._process is not None and self._process.poll() is None:
+        if self._process.pid is not None and self._config.speed == speed:
             return None
         self.close()
         self._config = msgspec.structs.replace(self._config, speed=speed)
-        self._socket, theirs = socket.socketpair()
-        self._lifeline, watched = socket.socketpair()
-        with theirs, watched, self._log.open("wb") as log:
-            start = _fork_process if fork_server.is_supported() else _start_process
-            self._process = start(self._config, theirs, watched, log)
-        self._watch.add(self._config.name)
-        for event in self._events():
-            if isinstance(event, WorkerInfo):
-                return self._check_revision(event)
-        fate = self._describe_end()
-        printed = self._log.read_text(errors="replace").strip().splitlines()
+        info, problem = None, ""
+        try:
+            self._process.start()
+            self._watch.add(self._config.name)
+            self._process.send(self._config)
+            for event in self._process.events():
+                match event:
+                    case WorkerInfo():
+                        info = event
+                    case Refused():
+                        problem = event.message
+        except (WorkerEnded, OSError) as error:
+            problem = str(error)
+        if info is not None and self._process.pid is not None:
+            return self._check_revision(info)
         self.close()
+        printed = self._log.read_text(errors="replace").strip().splitlines()
+        fate = problem or self._process.end
         raise UsageError("\n".join([f"a process that runs cells {fate}", *printed[-5:]]))
 
     def _check_revision(self, info: WorkerInfo) -> WorkerInfo:
@@ -124,111 +115,49 @@ class ClusterSlot:
             if shutil.disk_usage(self._config.logs).free < _MIN_FREE_DISK:
                 raise OSError(errno.ENOSPC, _NO_SPACE)
             self.start(speed=unit.speed)
-            self._send(unit)
+            self._process.send(unit)
         except (UsageError, OSError) as error:
             return UnitResult(refused=str(error), unfit=True)
         ended: list[str] = []
         running: str | None = None
-        for event in self._events():
+        for event in self._process.events():
             match event:
-                case UnitCellBegan():
+                case CellStarted():
                     running = event.cell
                     report(event)
-                case UnitCellEnded():
+                case CellEnded():
                     cell = Cell.from_json(event.record)
                     if cell.status.is_red and _NO_SPACE in (cell.traceback or cell.error or ""):
                         # The worker is at fault, not the cell.
                         self.close()
                         return UnitResult(ended=ended, refused=_NO_SPACE, unfit=True)
-                    ended.append(event.cell)
+                    ended.append(cell.id)
                     running = None
                     add_observed_memory(cell, self._watch.pop_observation(cell.id))
                     report(msgspec.structs.replace(event, record=cell.to_json()))
-                case UnitFinished():
+                case Finished():
                     return UnitResult(ended=ended)
-                case UnitRefused():
+                case Refused():
                     return UnitResult(ended=ended, refused=event.message)
-        fate = self._describe_end()
-        self.close()
+        fate = self.close()
         if running is None:
             return UnitResult(ended=ended, refused=f"its process {fate} between two cells")
         report(self._record_death(running, unit.asked.seed, fate))
         return UnitResult(ended=ended, died=running)
 
-    def close(self) -> None:
-        """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            self._watch.remove(self._config.name)
-            process.kill()
-            process.wait()
-        for each in (self._socket, self._lifeline):
-            if each is not None:
-                each.close()
-        self._socket = self._lifeline = None
+    def close(self) -> str:
+        """End the process, if there is one, and return how it ended."""
+        self._watch.remove(self._config.name)
+        return self._process.close()
 
-    def _send(self, unit: WorkUnit) -> None:
-        if self._socket is None:
-            raise OSError("its process is gone")
-        self._socket.sendall(msgspec.json.encode(unit) + b"\n")
-
-    def _events(self) -> Iterator[ProcessMessage]:
-        """Yield messages of the process until it ends."""
-        if self._socket is None:
-            return
-        with self._socket.makefile("rb") as lines, contextlib.suppress(ConnectionError):
-            for line in lines:
-                yield decoder.decode(line)
-
-    def _describe_end(self) -> str:
-        """Describe how the process ended, after it closed its connection."""
-        if self._process is None:
-            return "is not running"
-        try:
-            return describe_exit(self._process.wait(_EXIT_SECONDS))
-        except subprocess.TimeoutExpired:
-            return "closed its connection"
-
-    def _record_death(self, name: str, seed: int, fate: str) -> UnitCellDied:
+    def _record_death(self, name: str, seed: int, fate: str) -> CellDied:
         logs, worker = Path(self._config.logs), self._config.name
         seen = self._watch.pop_observation(name)
         cell, is_judged = build_crash_record(logs, name, worker, seed, seen)
         was_ended = cell.status is Status.TIMEOUT or (seen is not None and bool(seen.verdict))
         if not is_judged and not was_ended and cell.traceback is None:
             cell.error = f"its process {fate}"
-        return UnitCellDied(name, cell.to_json(), judged=is_judged, final=is_judged or was_ended)
-
-
-def _fork_process(
-    config: SlotConfig, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
-) -> ForkedProcess:
-    """Fork a process from the fork server, which has imported torch and executorch."""
-    output = Connection(os.dup(log.fileno()), readable=False)
-    try:
-        text = msgspec.json.encode(config).decode()
-        return ForkedProcess(
-            slot_process.run_forked, text, connection, lifeline, output, dict(os.environ)
-        )
-    finally:
-        output.close()
-
-
-def _start_process(
-    config: SlotConfig, connection: socket.socket, lifeline: socket.socket, log: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    """Start a process by a command."""
-    ends = (connection.fileno(), lifeline.fileno())
-    return subprocess.Popen(
-        # -P: modules in the working folder must not shadow ours.
-        [sys.executable, "-P", "-m", slot_process.__name__,
-         msgspec.json.encode(config).decode(), *map(str, ends)],
-        pass_fds=ends,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        cwd=config.root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )  # fmt: skip
+        return CellDied(name, cell.to_json(), judged=is_judged, final=is_judged or was_ended)
 
 
 class SlotPool:
@@ -257,6 +186,9 @@ class SlotPool:
         self.memory = limit
         self._watch = MemoryMonitor(self.folder)
         self._watch.start()
+        environ = dict(os.environ)
+        fork_server.announce(environ)
+        python = fork_server.python_command(environ)
         self._free: SimpleQueue[ClusterSlot] = SimpleQueue()
         self._slots = [
             ClusterSlot(
@@ -267,6 +199,7 @@ class SlotPool:
                     memory=limit,
                 ),
                 self._watch,
+                python,
             )
             for number in range(slots)
         ]

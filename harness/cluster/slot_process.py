@@ -1,48 +1,33 @@
-"""Process that runs cells of this checkout for a worker.
+"""The process of a slot, which runs cells of this checkout (:mod:`harness.workers.served`).
 
-The process is forked from the fork server where that is possible, otherwise started with
-``python -m harness.cluster.slot_process``. It reads units of work from a socket and writes events
-to it. A cell that crashes or exceeds its time or memory limit ends the process; the worker starts
-another one.
+A cell that crashes or exceeds its time or memory limit ends the process; the worker starts another
+one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import hashlib
 import os
-import resource
-import signal
-import socket
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
 
-from harness.cluster.messages import (
-    ProcessMessage,
-    UnitCellBegan,
-    UnitCellEnded,
-    UnitFinished,
-    UnitRefused,
-    WorkerInfo,
-    WorkUnit,
-)
-from harness.errors import ConformError, UsageError
-from harness.execution.child_process import die_with_parent
-from harness.execution.memory import GIB
-from harness.pytest_plugin.workers import fork_server
+from harness.cluster.messages import WorkerInfo, WorkUnit
+from harness.errors import UsageError
 from harness.record.host import read_environment
 from harness.record.target import cell_id
 from harness.session import run_one
 from harness.session.discovery import Suite, is_suite, load_suite
 from harness.vendors.quiet import quiet_imports, silence_vendors
+from harness.workers import fork_server
 from harness.workers.crash_record import stack_file
+from harness.workers.memory import GIB
+from harness.workers.protocol import CellEnded, CellStarted, Finished
+from harness.workers.served import Send, Serve
 from harness.workers.worker_status import StatusFile, WorkerStatus
 
 if TYPE_CHECKING:
@@ -52,7 +37,7 @@ PROCESS_NAME = "conform-cells"
 """Name of the process in ``ps`` and ``top``."""
 
 
-class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
+class SlotConfig(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Settings that a worker passes to its process.
 
     Attributes:
@@ -79,7 +64,7 @@ class _CellRunner:
         self.shared_work = shared_work
         self.board = StatusFile(Path(config.logs), config.name)
 
-    def run(self, unit: WorkUnit, send: Callable[[ProcessMessage], None]) -> None:
+    def run(self, unit: WorkUnit, send: Send) -> None:
         """Run the cells of a unit, and send their events.
 
         Raises:
@@ -110,7 +95,7 @@ class _CellRunner:
                 ),
                 self._limit_time(unit.asked.cell_timeout),
             ):
-                send(UnitCellBegan(name))
+                send(CellStarted(name))
                 cell, claim = run_one.run_suite_cell(
                     case,
                     targets[name],
@@ -121,7 +106,7 @@ class _CellRunner:
                     meter=meter,
                     board=self.board,
                 )
-            send(UnitCellEnded(name, cell.to_json(), None if claim is None else claim.to_json()))
+            send(CellEnded(cell.to_json(), None if claim is None else claim.to_json()))
 
     def _load_suite(self, unit: WorkUnit) -> Suite:
         """Load the suite of a unit from this checkout, and check that it is the same file."""
@@ -164,76 +149,54 @@ def describe_worker(root: Path) -> WorkerInfo:
         )  # fmt: skip
 
 
-def _serve(config: SlotConfig, connection: socket.socket) -> None:
-    with connection.makefile("rb") as units:
+class _SlotService:
+    """Serves the requests of a slot: first its settings, then units of work."""
 
-        def send(event: ProcessMessage) -> None:
-            connection.sendall(msgspec.json.encode(event) + b"\n")
+    _runner: _CellRunner
 
-        with stack_file(Path(config.logs), config.name).open("w+", encoding="utf-8") as stack:
-            faulthandler.enable(file=stack)
-            import torch
+    def __call__(self, request: bytes, send: Send) -> None:
+        """Do a request.
 
-            from harness.pipeline import speed
-            from harness.pipeline.shared_case_work import SharedCaseWork
-
-            # As in a local run with one worker per core: results of sums depend on the threads.
-            torch.set_num_threads(1)
-            if config.speed:
-                speed.prepare()
-            info = describe_worker(Path(config.root))
-            if config.speed:
-                speed.install()
-                speed.tune_garbage_collector()
-            send(info)
-            runner = _CellRunner(config, stack, SharedCaseWork())
-            for line in units:
+        Raises:
+            UsageError: this worker cannot run a unit; another one may.
+        """
+        match _decoder.decode(request):
+            case SlotConfig() as config:
+                self._start(config, send)
+            case unit:
                 try:
-                    runner.run(msgspec.json.decode(line, type=WorkUnit), send)
-                    send(UnitFinished())
-                except (ConformError, OSError) as error:
-                    send(UnitRefused(str(error)))
+                    self._runner.run(unit, send)
+                except OSError as error:
+                    raise UsageError(str(error)) from error
+        send(Finished())
+
+    def _start(self, config: SlotConfig, send: Send) -> None:
+        """Load the backends, and send a description of this worker."""
+        fork_server.name_process(PROCESS_NAME)
+        silence_vendors()
+        quiet_imports()
+        stack = stack_file(Path(config.logs), config.name).open("w+", encoding="utf-8")
+        faulthandler.enable(file=stack)
+        import torch
+
+        from harness.pipeline import speed
+        from harness.pipeline.shared_case_work import SharedCaseWork
+
+        # As in a local run with one worker per core: results of sums depend on the threads.
+        torch.set_num_threads(1)
+        if config.speed:
+            speed.prepare()
+        info = describe_worker(Path(config.root))
+        if config.speed:
+            speed.install()
+            speed.tune_garbage_collector()
+        self._runner = _CellRunner(config, stack, SharedCaseWork())
+        send(info)
 
 
-def run_forked(
-    config: str,
-    connection: socket.socket,
-    lifeline: socket.socket,
-    log: Connection,
-    environ: Mapping[str, str],
-) -> None:
-    """Run :func:`main` in a forked process, with its output in a log."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    root = msgspec.json.decode(config, type=SlotConfig).root
-    fork_server.take_over_process(root, environ, (nothing, log.fileno(), log.fileno()))
-    os.close(nothing)
-    log.close()
-    fork_server.name_process(PROCESS_NAME)
-    main(config, str(connection.detach()), str(lifeline.detach()))
+_decoder: msgspec.msgpack.Decoder[SlotConfig | WorkUnit] = msgspec.msgpack.Decoder(
+    SlotConfig | WorkUnit
+)
 
-
-def main(config: str, connection: str, lifeline: str) -> None:
-    """Run cells for a worker until the worker closes the connection.
-
-    Args:
-        config: a :class:`SlotConfig` as JSON.
-        connection: file descriptor of the socket for units and events.
-        lifeline: file descriptor of a socket that closes when the worker ends.
-    """
-    # Cells are expected to crash this process: write no core files.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # The worker handles keyboard interrupts.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    silence_vendors()
-    quiet_imports()
-    with (
-        socket.socket(fileno=int(lifeline)) as watched,
-        socket.socket(fileno=int(connection)) as events,
-        contextlib.suppress(ConnectionError),
-    ):
-        die_with_parent(watched)
-        _serve(msgspec.json.decode(config, type=SlotConfig), events)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+serve: Serve = _SlotService()
+"""Serves requests in the process of a slot (:mod:`harness.workers.served`)."""

@@ -11,18 +11,12 @@ from typing import Any
 import msgspec
 from distributed import Worker, get_worker
 
-from harness.cluster.messages import (
-    UnitCellBegan,
-    UnitCellDied,
-    UnitCellEnded,
-    UnitEvent,
-    WorkerInfo,
-    WorkUnit,
-)
+from harness.cluster.messages import CellDied, UnitEvent, WorkerInfo, WorkUnit
 from harness.cluster.placement import list_labels
 from harness.cluster.slot import SlotPool
 from harness.cluster.tls import CLOSED_HANDLERS, restrict_pickles
-from harness.execution.memory import GIB
+from harness.workers.memory import GIB
+from harness.workers.protocol import CellEnded, CellStarted
 
 INFO_KEY = "conform"
 """Key of a worker's :class:`WorkerInfo`, as JSON, in the scheduler's information about it."""
@@ -84,8 +78,6 @@ def run_unit(text: str) -> str:
     return msgspec.json.encode(msgspec.structs.replace(result, worker=worker.name)).decode()
 
 
-def _report(
-    worker: Any, unit: WorkUnit, event: UnitCellBegan | UnitCellEnded | UnitCellDied
-) -> None:
+def _report(worker: Any, unit: WorkUnit, event: CellStarted | CellEnded | CellDied) -> None:
     unit_event = UnitEvent(unit.key, worker.name, event)
     worker.log_event(unit.topic, {"event": msgspec.json.encode(unit_event).decode()})

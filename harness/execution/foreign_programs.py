@@ -2,7 +2,7 @@
 
 A backend passes a program that it does not trust to :func:`execute`. The child calls the backend
 again; there :func:`is_child_process` returns True. A crash of the child raises an error in this
-process (:mod:`harness.execution.child_process`).
+process (:mod:`harness.workers.child_process`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import msgspec
 import torch
 
 from harness.errors import ProgramError, printable
-from harness.execution.child_process import ChildProcess
 from harness.execution.native.runtime_log import extract_failure
 from harness.model.backend import Execution
 from harness.model.case import Inputs
+from harness.workers.child_process import ChildProcess
 
 _CHILD_VARIABLE = "CONFORM_FOREIGN"
 

@@ -21,7 +21,6 @@ from harness.errors import (
     describe,
     printable,
 )
-from harness.execution.memory import MemoryMeter, format_memory_use, is_out_of_memory
 from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, CanEmulate, DefectLog, past_defects
 from harness.model.case import Case
@@ -52,6 +51,7 @@ from harness.record.cell import (
 from harness.record.program_data import Defect, Encoding
 from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
+from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
 
 _TRACEBACK_LINES = 60
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.errors import describe
-from harness.execution.memory import MemoryMeter
 from harness.model import registry
 from harness.model.backend import Availability, Backend
 from harness.model.case import Case
@@ -20,6 +19,7 @@ from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.pipeline.tester import Tester
 from harness.record.cell import PUBLISHED, Cell, Status
 from harness.record.target import Target
+from harness.workers.memory import MemoryMeter
 
 
 @run_in_one_stack_chunk

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
-from harness.execution.memory import MemoryMeter
 from harness.execution.process_lock import hold_process_lock
+from harness.workers.memory import MemoryMeter
 
 # Backends lock the parts of execution that must not run in parallel.
 _UNLOCKED = ("run", "steady", "emulate")

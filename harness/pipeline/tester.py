@@ -21,7 +21,6 @@ from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
-from harness.execution.memory import MemoryMeter
 from harness.execution.program import Program
 from harness.model import registry
 from harness.model.backend import Backend
@@ -45,6 +44,7 @@ from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.record.cell import Intermediate
 from harness.record.target import Target
+from harness.workers.memory import MemoryMeter
 
 # Stages that run vendors' code. The rest of a cell's time is the harness's own.
 VENDOR_STAGES = ("export", "quantize", "to_edge", "transform", "lower", "to_executorch", "ship",

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from harness.errors import ConformError, RunUnwritable, UnknownTarget, UsageError
-from harness.execution.memory import GIB, limit_allocations
 from harness.model import registry
 from harness.pytest_plugin.cached.cached_cells import get_reused_cells, list_all_tests
 from harness.pytest_plugin.cached.changed_since import CHANGED, CHANGED_INPUT
@@ -43,6 +42,7 @@ from harness.session.discovery import load_suite
 from harness.session.run_one import ignore_vendor_warnings, judge_crashed_cell
 from harness.session.stale_limitations import LimitationClaim, LimitationClaims
 from harness.workers.crash_record import add_observed_memory, build_crash_record
+from harness.workers.memory import GIB, limit_allocations
 from harness.workers.memory_monitor import MemoryMonitor
 
 # After this many consecutive deaths of workers without a new record the session ends.

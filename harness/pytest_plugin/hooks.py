@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from harness.execution.memory import GIB
 from harness.pytest_plugin.cached.changed_since import CHANGED
 from harness.pytest_plugin.items import CellItem, SuiteFile, pause_garbage_collector
 from harness.record.host import available_cores, available_memory
 from harness.session.discovery import is_suite
 from harness.session.run_one import ignore_vendor_warnings
+from harness.workers.memory import GIB
 
 
 def suite_folders(config: pytest.Config) -> list[Path]:

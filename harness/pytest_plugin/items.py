@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from harness.errors import ConformError
-from harness.execution.memory import GIB, MemoryMeter
 from harness.model import registry
 from harness.model.case import Case
 from harness.pytest_plugin.nightly import is_plain_run, selected_tiers
@@ -26,6 +25,7 @@ from harness.session import run_one
 from harness.session.backend_states import VendorStates
 from harness.session.discovery import Suite, load_suite
 from harness.session.run_one import CellRequest
+from harness.workers.memory import GIB, MemoryMeter
 from harness.workers.worker_status import StatusFile
 
 if TYPE_CHECKING:

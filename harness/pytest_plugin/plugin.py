@@ -45,7 +45,7 @@ from harness.pytest_plugin.items import (
 from harness.pytest_plugin.nightly import TIERS_INI
 from harness.pytest_plugin.options import OPTIONS, add_to_parser
 from harness.pytest_plugin.progress import Progress
-from harness.pytest_plugin.workers import fork_server
+from harness.pytest_plugin.workers.forked_workers import ForkedWorkers
 from harness.pytest_plugin.workers.watchdog import Watchdog
 from harness.record.contradictions import INTEGERS
 from harness.record.folder import check_writable, name_new_folder
@@ -83,12 +83,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if hooks.suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
         is_fork_disabled = config.getoption("fresh_workers") or config.getoption("no_speed")
-        if fork_server.is_supported() and not is_fork_disabled:
-            count = config.getoption("numprocesses", 0)
-            # "auto" is one worker per core.
-            workers = count if isinstance(count, int) else os.cpu_count() or 1
-            if count:
-                fork_server.install(workers)
+        if config.getoption("numprocesses", 0) and not is_fork_disabled:
+            config.pluginmanager.register(ForkedWorkers(), "conform-forked-workers")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.execution.memory import MemoryMeter
 from harness.model.case import Case
 from harness.model.limitation import apply_limitation, find_limitation
 from harness.model.registry import note_known_issues
@@ -21,6 +20,7 @@ from harness.session.discovery import Suite
 from harness.session.stale_limitations import LimitationClaim, make_claim
 from harness.tracing import AUTOMATIC_TRACE_SECONDS
 from harness.workers.last_words import capture_stderr
+from harness.workers.memory import MemoryMeter
 from harness.workers.worker_status import TRACE, StatusFile
 
 if TYPE_CHECKING:

@@ -1,1 +1,5 @@
-"""Worker processes as seen from outside: their status, their memory, and why one ended."""
+"""Worker processes: how one is started, asked, watched, ended and replaced.
+
+:mod:`.process` is the supervisor's side of a process and :mod:`.served` the other; both send
+messages of :mod:`.protocol`. Imports no torch.
+"""

@@ -14,14 +14,14 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.execution.memory import (
+from harness.workers import worker_status
+from harness.workers.memory import (
     GIB,
     format_memory_use,
     read_descendants_bytes,
     read_proportional_bytes,
     read_resident_bytes,
 )
-from harness.workers import worker_status
 from harness.workers.worker_status import WorkerStatus
 
 # Seconds between two checks, fewer as less of a budget remains: memory is filled at a few GB/s at

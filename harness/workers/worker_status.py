@@ -16,9 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from harness.execution.memory import MemoryMeter
 from harness.record.cell import Cell
 from harness.record.folder import write_atomically
+from harness.workers.memory import MemoryMeter
 
 TRACE = "trace"
 """The pseudo-stage of tracing, after the stages of a cell with wrong outputs; its verdict is

@@ -10,7 +10,7 @@ from harness.pytest_plugin.tests.sessions import environment
 LIMITED = """
 import torch
 from harness import Case, Target, run_cell
-from harness.execution.memory import limit_allocations
+from harness.workers.memory import limit_allocations
 
 case = Case.from_module("add", torch.nn.Softplus(), (torch.randn(4),))
 with limit_allocations(4 << 30):

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness.checking.messages import CellEnded, CellsPlanned, CellStarted, CellTraced, CheckRequest
+from harness.checking.messages import CellsPlanned, CellTraced, CheckRequest
 from harness.checking.supervisor import supervise
 from harness.cli import main
 from harness.cli.check_progress import CheckFollower
 from harness.record.cell import Cell, Status
 from harness.record.folder import format_now, load
 from harness.record.run import Run, RunInfo
+from harness.workers.protocol import CellEnded, CellStarted
 
 ROOT = Path(__file__).parents[3]
 

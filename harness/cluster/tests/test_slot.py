@@ -11,12 +11,13 @@ import psutil
 import pytest
 
 from harness.cluster import slot_process
-from harness.cluster.messages import UnitCellBegan, UnitCellDied, UnitCellEnded, WorkUnit
+from harness.cluster.messages import CellDied, WorkUnit
 from harness.cluster.slot import SlotPool
 from harness.cluster.tests.farms import environment, runners_of, write_suite
-from harness.pytest_plugin.workers import fork_server
 from harness.record.cell import Cell, Status
 from harness.session.run_one import CellRequest
+from harness.workers import fork_server
+from harness.workers.protocol import CellEnded, CellStarted
 
 ASKED = CellRequest(cell_timeout=60, selected=["null:eager"])
 
@@ -44,11 +45,11 @@ def unit(root: Path, case: str, asked: CellRequest = ASKED, **changes: str) -> W
 
 
 def test_a_cell_has_its_record(crew: SlotPool, root: Path) -> None:
-    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
+    told: list[CellStarted | CellEnded | CellDied] = []
     outcome = crew.run(unit(root, "plain/0"), told.append)
     assert outcome.ended == ["plain/0@null:eager"]
-    assert isinstance(told[0], UnitCellBegan)
-    assert isinstance(told[1], UnitCellEnded)
+    assert isinstance(told[0], CellStarted)
+    assert isinstance(told[1], CellEnded)
     cell = Cell.from_json(told[1].record)
     assert (cell.status, cell.runtime, cell.suite) == (Status.PASSED, "emulated", "suites.small")
 
@@ -63,10 +64,10 @@ def test_where_nothing_is_forked_a_command_starts_it(
 
 
 def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path) -> None:
-    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
+    told: list[CellStarted | CellEnded | CellDied] = []
     assert crew.run(unit(root, "ends"), told.append).died == "ends@null:eager"
     death = told[-1]
-    assert isinstance(death, UnitCellDied)
+    assert isinstance(death, CellDied)
     assert not death.final
     cell = Cell.from_json(death.record)
     assert cell.status is Status.CRASHED
@@ -76,11 +77,11 @@ def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path
 
 
 def test_a_cell_that_takes_too_long_is_ended_for_good(crew: SlotPool, root: Path) -> None:
-    told: list[UnitCellBegan | UnitCellEnded | UnitCellDied] = []
+    told: list[CellStarted | CellEnded | CellDied] = []
     short = CellRequest(cell_timeout=1, selected=["null:eager"])
     assert crew.run(unit(root, "slow/0", short), told.append).died
     death = told[-1]
-    assert isinstance(death, UnitCellDied)
+    assert isinstance(death, CellDied)
     assert death.final
     assert Cell.from_json(death.record).status is Status.TIMEOUT
 

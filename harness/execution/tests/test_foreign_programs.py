@@ -20,13 +20,13 @@ from executorch.exir._serialize._program import (
 from executorch.exir.scalar_type import ScalarType
 
 from harness.errors import ProgramError, UnsupportedProgram
-from harness.execution.child_process import ChildProcess
 from harness.execution.execute import Interpreter
 from harness.execution.kernels import AtenKernels
 from harness.execution.program import Program
 from harness.execution.tests.interpreting import Task
 from harness.execution.tests.test_kernels import PROGRAMS, program_of
 from harness.execution.validation import get_host_memory_bytes, validate_plan
+from harness.workers.child_process import ChildProcess
 
 X = torch.tensor([0.5, -2.0, 7.25, 1e-3])
 EDGES = (-(2**31), -1, 0, 1, 2, 3, 5, 7, 13, 16, 1000, 2**16, 2**31 - 1)

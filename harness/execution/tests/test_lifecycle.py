@@ -16,10 +16,10 @@ import torch
 
 from harness import Case, Interpreter, Program, RuntimeKernels, Tester, list_native_backends
 from harness.execution import container
-from harness.execution.memory import _trim, read_resident_bytes
 from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.route import lower
+from harness.workers.memory import _trim, read_resident_bytes
 from suites.models.vision import CASES
 
 RUNTIMES = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from harness.workers.protocol import Outcome
+
 
 class FuzzRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to search for wrong programs.
@@ -56,4 +58,4 @@ class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     tried: int
 
 
-FuzzEvent = ProgramStarted | FoundProgram
+FuzzEvent = ProgramStarted | FoundProgram | Outcome

@@ -1,50 +1,38 @@
-"""Worker process of a campaign: reads a :class:`FuzzRequest` from standard input, writes one event
-a line to standard output. All other output goes to standard error.
-"""
+"""The worker process of a campaign; :mod:`harness.workers.served` imports it there."""
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 import warnings
-from collections.abc import Callable
 
 import msgspec
 import torch
 
 from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.judges import CellJudge, KnownProblem
-from harness.extras.fuzzing.messages import FoundProgram, FuzzEvent, FuzzRequest, ProgramStarted
+from harness.extras.fuzzing.messages import FoundProgram, FuzzRequest, ProgramStarted
 from harness.extras.fuzzing.search import Finding, Problem, find_wrong_program
 from harness.model.selection import parse_targets
 from harness.pipeline import speed
 from harness.vendors.quiet import silence_vendors
-
-SendEvent = Callable[[FuzzEvent], None]
+from harness.workers.protocol import Finished
+from harness.workers.served import Send
 
 PROGRAMS_PER_SEARCH = 100
 """Programs of one search; the next search has another seed."""
 
 
-def main() -> None:
-    """Search until the time is over."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=FuzzRequest)
-    pipe = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # vendor libraries print to standard output
+def serve(request: bytes, send: Send) -> None:
+    """Search for wrong programs (:class:`FuzzRequest`) until the time is over."""
     silence_vendors()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     speed.install()
-
-    def send(event: FuzzEvent) -> None:
-        pipe.write(msgspec.json.encode(event) + b"\n")
-        pipe.flush()
-
-    _run_request(request, send)
+    _run_request(msgspec.msgpack.decode(request, type=FuzzRequest), send)
+    send(Finished())
 
 
-def _run_request(request: FuzzRequest, send: SendEvent) -> None:
+def _run_request(request: FuzzRequest, send: Send) -> None:
     until = time.monotonic() + request.seconds
     targets = parse_targets(request.targets)
     known = [
@@ -65,7 +53,7 @@ def _run_request(request: FuzzRequest, send: SendEvent) -> None:
 class _AnnouncingJudge:
     """Sends each program before it is judged."""
 
-    def __init__(self, judge: CellJudge, send: SendEvent, tried: int) -> None:
+    def __init__(self, judge: CellJudge, send: Send, tried: int) -> None:
         self._judge, self._send, self._tried = judge, send, tried
 
     def __call__(self, program: GeneratedProgram) -> Problem | None:
@@ -93,7 +81,3 @@ def _report(found: Finding, tried: int) -> FoundProgram:
         text=program.to_suite_file(problem.target, f"{problem.target}: {problem.message}"),
         tried=tried,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.errors import MissingKernels, OutOfMemory, SizeRefused, UnsupportedProgram, describe
-from harness.execution.memory import is_out_of_memory
 from harness.model.case import Inputs
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
+from harness.workers.memory import is_out_of_memory
 
 _NO_SIZE = (MissingKernels, OutOfMemory, UnsupportedProgram)
 

@@ -11,16 +11,14 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from harness.pytest_plugin.tests import forked
-from harness.pytest_plugin.workers import fork_server
 from harness.record.cell import Status
 from harness.record.folder import CELLS_FILE
 from harness.record.run import Run
+from harness.workers import fork_server
 
 _SECONDS = 280.0
 ROOT = Path(__file__).parents[3]
@@ -133,17 +131,16 @@ def ended(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python -m`` a module to its end; ``anew`` as a command, not in a process that was
     forked."""
-    asked = [sys.executable, *([] if module == "-c" else ["-m"]), module, *arguments]
-    if anew or not fork_server.is_supported():
-        return subprocess.run(
-            asked, cwd=folder, env=environ, capture_output=True, text=True, timeout=seconds,
-            check=False,
-        )  # fmt: skip
-    with TemporaryDirectory() as folder_of_output:
-        files = Path(folder_of_output, "out"), Path(folder_of_output, "errors")
-        code = forked.run(module, arguments, folder, environ, files, seconds)
-        said = [file.read_text(encoding="utf-8", errors="replace") for file in files]
-    return subprocess.CompletedProcess(asked, code, *said)
+    server: dict[str, str] = {}
+    if not anew:
+        fork_server.announce(server)
+    python = fork_server.python_command(server)
+    asked = [*python, *([] if module == "-c" else ["-m"]), module, *arguments]
+    return subprocess.run(
+        asked, cwd=folder, env={**environ, **server}, capture_output=True, text=True,
+        timeout=seconds,
+        check=False,
+    )  # fmt: skip
 
 
 def script(code: str, *arguments: str, anew: bool = False) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ WORKER = """
 import os, sys
 from pathlib import Path
 from harness.workers.worker_status import StatusFile, WorkerStatus
-from harness.execution.memory import read_resident_bytes
+from harness.workers.memory import read_resident_bytes
 folder, asked, code = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 kept = bytearray(b"x") * (64 << 20)
 doing = WorkerStatus(pid=os.getpid(), cell="hog/x@null:eager", stage="run",

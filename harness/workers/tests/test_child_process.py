@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ProgramError
-from harness.execution.child_process import ChildProcess
+from harness.workers.child_process import ChildProcess
 
 MISBEHAVING = Path(__file__).with_name("misbehaving.py")
 SECONDS = 60.0
@@ -162,7 +162,7 @@ def test_it_does_not_outlive_its_parent(request_: str) -> None:
 LEAVING = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child_process import ChildProcess
+from harness.workers.child_process import ChildProcess
 
 child = ChildProcess(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)
@@ -174,7 +174,7 @@ time.sleep(1)
 PARENT = """
 import sys, threading, time
 from pathlib import Path
-from harness.execution.child_process import ChildProcess
+from harness.workers.child_process import ChildProcess
 
 child = ChildProcess(Path(sys.argv[1]), "the child")
 child.ask(b"echo", 60)

@@ -119,7 +119,7 @@ class MemoryMeter:
     Attributes:
         base: memory of this process when the cell began.
         peaks: peak above the base, by stage, including the memory that a
-            :class:`~harness.execution.child_process.ChildProcess` used for the stage. Where threads
+            :class:`~harness.workers.child_process.ChildProcess` used for the stage. Where threads
             run cells at the same time, it includes the memory of the other cells.
     """
 

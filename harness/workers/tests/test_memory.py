@@ -16,16 +16,16 @@ import pytest
 import torch
 
 from harness.errors import CaseError, OutOfMemory, ProgramError
-from harness.execution import memory
-from harness.execution.child_process import ChildProcess
-from harness.execution.memory import (
+from harness.record.host import available_memory
+from harness.workers import memory
+from harness.workers.child_process import ChildProcess
+from harness.workers.memory import (
     MemoryMeter,
     is_out_of_memory,
     read_descendants_bytes,
     read_resident_bytes,
 )
-from harness.execution.tests.test_child import MISBEHAVING, SECONDS
-from harness.record.host import available_memory
+from harness.workers.tests.test_child_process import MISBEHAVING, SECONDS
 
 MIB = 2**20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what /proc tells is exact")
@@ -223,7 +223,7 @@ def test_a_family_is_all_below_and_a_fork_holds_nothing_of_its_own() -> None:
 
 LIMITED = """
 import torch
-from harness.execution.memory import limit_allocations
+from harness.workers.memory import limit_allocations
 with limit_allocations(64 << 20):
     for ask in (lambda: bytearray(256 << 20), lambda: torch.zeros(64 << 20)):
         try:
