@@ -19,6 +19,7 @@ from harness.cluster.slot_process import PROCESS_NAME
 from harness.pytest_plugin.tests import sessions
 from harness.record.host import Environment
 from harness.record.run import BackendState
+from harness.workers import forked_python
 
 SUITE = """
     import os, signal, time
@@ -159,15 +160,15 @@ def workers_of(pid: int) -> list[psutil.Process]:
 
 
 def runners_of(root: Path) -> list[psutil.Process]:
-    """The processes that run cells of a checkout."""
+    """The processes that run cells of a checkout, without the commands that stand for them."""
+
+    def runs_cells(each: psutil.Process) -> bool:
+        command = _of(each, "cmdline") or ()
+        is_own = slot_process.__name__ in command and forked_python.__file__ not in command
+        return is_own or _of(each, "name") == PROCESS_NAME
+
     return [
-        each
-        for each in psutil.process_iter()
-        if _of(each, "cwd") == str(root)
-        and (
-            _of(each, "name") == PROCESS_NAME
-            or slot_process.__name__ in (_of(each, "cmdline") or ())
-        )
+        each for each in psutil.process_iter() if _of(each, "cwd") == str(root) and runs_cells(each)
     ]
 
 
