@@ -6,8 +6,8 @@ for it: it passes on its arguments, folder, environment and file descriptors, en
 ends, and takes the process with it when it is killed. So whatever starts a Python process, such as
 xdist or :mod:`subprocess`, can start a forked one.
 
-The server (``python -m harness.workers.fork_server``) computes nothing, so that a fork loses no
-thread of torch. It ends with the process that started it.
+The server computes nothing, so that a fork loses no thread of torch. It ends with the process that
+started it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ ADDRESS_VARIABLE = "CONFORM_FORK_SERVER"
 PRELOADED = "harness.pytest_plugin.workers.preloaded"
 """The module that a server imports."""
 
+# Not ``-m``: forked processes import this module by its name, and the two must be one.
+_COMMAND = "import sys; from harness.workers.fork_server import main; main(*sys.argv[1:])"
 _PR_SET_NAME, _PR_SET_PDEATHSIG = 15, 1  # of Linux's prctl
 _REQUEST_SECONDS = 10.0
 # Descriptors of a request are moved here before they get their final numbers.
@@ -110,7 +112,7 @@ def _start_server(preload: str) -> str:
     descriptors = (listener.fileno(), watched.fileno())
     with listener, watched:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, preload, *map(str, descriptors)],
+            [sys.executable, "-P", "-c", _COMMAND, preload, *map(str, descriptors)],
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -288,10 +290,3 @@ def main(preload: str, listener: str, lifeline: str) -> None:
     importlib.import_module(preload)
     name_process(Path(__file__).stem)
     _Server(socket.socket(fileno=int(listener)), socket.socket(fileno=int(lifeline))).serve()
-
-
-if __name__ == "__main__":
-    # Forked processes import this module by its name: the two must be one.
-    from harness.workers import fork_server
-
-    fork_server.main(*sys.argv[1:])
