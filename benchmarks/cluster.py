@@ -29,13 +29,14 @@ from benchmarks.command_cost import write_figures
 from harness.cluster.client import ClusterCellEnded, ClusterNotice, ClusterSession, UnitSettings
 from harness.cluster.connection import Connection
 from harness.cluster.ledger import WorkItem
-from harness.cluster.messages import UnitCellBegan, UnitCellEnded, UnitResult, WorkerInfo, WorkUnit
+from harness.cluster.messages import UnitResult, WorkerInfo, WorkUnit
 from harness.cluster.scheduler import SETTINGS
 from harness.cluster.worker import INFO_KEY, silence_dask
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState
 from harness.session.run_one import CellRequest
+from harness.workers.protocol import CellEnded, CellStarted
 
 _CELLS_OF_A_CASE = 4
 _FILE = "suites/quick/cases.py"  # one that every checkout has
@@ -53,11 +54,11 @@ class SleepingSlotPool:
     def run(self, unit: WorkUnit, tell: Any) -> UnitResult:
         """Sleep for each cell and send its events."""
         for name in unit.cells:
-            tell(UnitCellBegan(name))
+            tell(CellStarted(name))
             time.sleep(self._seconds)
             case, _, target = name.partition("@")
             cell = Cell(case=case, target=target, status=Status.PASSED, source=_PADDING)
-            tell(UnitCellEnded(name, cell.to_json()))
+            tell(CellEnded(cell.to_json()))
         return UnitResult(ended=unit.cells)
 
 

@@ -85,10 +85,10 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     import torch
 
     from harness.checking import cases, model_sources
-    from harness.workers.memory import GIB, MemoryMeter
     from harness.model.case import Case
     from harness.pipeline import speed
     from harness.pipeline.runner import run_cell
+    from harness.workers.memory import GIB, MemoryMeter
 
     class Clock(MemoryMeter):
         """CPU seconds of stages; a nested stage is not counted in the outer one."""
