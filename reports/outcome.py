@@ -60,7 +60,7 @@ class CellOutcome(enum.Enum):
     @property
     def is_red(self) -> bool:
         """Whether one such cell makes a run fail."""
-        return self not in _WITHOUT_STATUS and Status(self.value).is_red
+        return self in _RED
 
     @property
     def is_pass(self) -> bool:
@@ -99,6 +99,7 @@ def words(outcome: CellOutcome, severity: Severity | None) -> str:
 
 
 _WITHOUT_STATUS = {CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.NOT_RUN}
+_RED = {each for each in CellOutcome if each not in _WITHOUT_STATUS and Status(each.value).is_red}
 
 _TEXTS = {
     CellOutcome.PASSED: ("passed, delegated", "✓", "executed, within its bound"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,6 +24,7 @@ def pack_snapshot(run: RunSnapshot) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(run), 1)
 
 
+@functools.lru_cache(maxsize=2)  # pairs in order of their first run
 def unpack_snapshot(packed: bytes) -> RunSnapshot:
     """Restore a snapshot from :func:`pack_snapshot`."""
     return msgspec.msgpack.decode(zlib.decompress(packed), type=RunSnapshot)
@@ -31,16 +33,16 @@ def unpack_snapshot(packed: bytes) -> RunSnapshot:
 def select_pairs(runs: int, linked: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Select the pairs (before, after) that the site compares.
 
-    Each run is compared with the run before it and with the newest run; both also with their sides
-    swapped, because only numbers that became worse are changes.
+    Each run is compared with the run before it and with the newest run; with the newest run also
+    with the sides swapped, because only numbers that became worse are changes.
 
     Args:
         runs: number of runs. A run is named by its place in the list, newest first.
         linked: pairs that other views link.
     """
-    pairs = {(at + 1, at) for at in range(runs - 1)} | {(at, 0) for at in range(1, runs)}
-    pairs |= {(before, after) for before, after in linked if before != after}
-    return sorted(pairs | {(after, before) for before, after in pairs})
+    pairs = {(at + 1, at) for at in range(runs - 1)}
+    pairs |= {pair for at in range(1, runs) for pair in ((at, 0), (0, at))}
+    return sorted(pairs | {(before, after) for before, after in linked if before != after})
 
 
 def describe_diff(found: Diff, cells: Mapping[str, int]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ function comparedWith(main, after) {
 function pairPicker(main, a, b) {
   const go = (before, after) => { location.hash = address("compare", { ...Object.fromEntries(route.params), a: before, b: after }); };
   const change = (key) => go(comparedWith(main, runNamed(main, key)).includes(a) ? a.key : "", key);
-  const swap = make("button", { type: "button", class: "small" }, "⇄ Swap");
+  const swap = make("button", { type: "button", class: "small", hidden: comparedWith(main, a).includes(b) ? null : "" }, "⇄ Swap");
   swap.addEventListener("click", () => go(b.key, a.key));
   return make("div", { class: "headline pickers" }, picker("Before", comparedWith(main, b), a, (key) => go(key, b.key)),
     picker("After", main.runs, b, change), swap);
@@ -129,7 +129,7 @@ views.compare = async (params) => {
       make("section", {}, make("h2", {}, "Changes ", make("span", { class: "quiet" }, `in ${count(found.compared, "common cell")}, and cells that only one run has`)),
         make("div", { class: "chipset" }, chips),
         make("div", { class: "toolbar" }, input, choice("Group", BY, state.by, (value) => { state.by = value; changed(); }), matching), list,
-        make("p", { class: "note" }, "Kinds and thresholds are those of conform diff. To see numbers that improved, swap the runs: they appear as worse. The site compares each run with the run before it and with the newest run; conform diff BEFORE AFTER compares any two.")),
+        make("p", { class: "note" }, "Kinds and thresholds are those of conform diff. The site compares each run with the run before it and with the newest run; conform diff BEFORE AFTER compares any two. Numbers that improved appear as worse if the runs are swapped.")),
     ],
     shown: apply,
   };
