@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness import Availability, Execution, Inputs, Precision, Recipe
+from harness import Inputs
+from harness.backend_api import Availability, Execution, Precision, Recipe
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -37,7 +38,7 @@ class Null:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program with ATen's kernels."""
-        from harness import AtenKernels, Interpreter
+        from harness.backend_api import AtenKernels, Interpreter
         from harness.execution.process_lock import hold_process_lock
         from harness.model.seeding import seed_generators_with
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from harness import Availability, Execution, Inputs, Precision, Recipe, Script
+from harness import Inputs
+from harness.backend_api import Availability, Execution, Precision, Recipe, Script
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -26,7 +27,7 @@ class Portable:
         """Available wherever the runtime's Python bindings load."""
         packages = ("executorch", "torch")
         try:
-            from harness import list_native_backends
+            from harness.backend_api import list_native_backends
 
             list_native_backends()
         except Exception as error:
@@ -35,7 +36,7 @@ class Portable:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness import run_native
+        from harness.backend_api import run_native
 
         return Execution(run_native(program, calls), "native")
 

@@ -25,7 +25,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.tosa import reference
-from harness import AtenKernels, Case, DelegatePayload, Interpreter, Program, RuntimeKernels, Tester
+from harness import Case, Tester
+from harness.backend_api import AtenKernels, DelegatePayload, Interpreter, Program, RuntimeKernels
 from harness.execution.kernels import Kernels
 from harness.execution.native import runtime_call
 from harness.pipeline.route import lower

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from backends.mlx.execution.delegate import make_executor, to_mlx
-from harness import Program, Tester
+from harness import Tester
+from harness.backend_api import Program
 from harness.session.discovery import find_case
 
 AIM = 1.3

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from backends.metal.contract.layout import SUPPORTED
 from backends.metal.contract.rule import CHECKED_RELEASES, DELEGATE
 from backends.metal.quantization import int4
-from harness import (
+from harness import Inputs
+from harness.backend_api import (
     Availability,
     Execution,
-    Inputs,
     InspectedCell,
     Precision,
     Recipe,
@@ -25,9 +25,8 @@ from harness import (
 if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
 
-    from harness import (
-        Built,
-        Case,
+    from harness import Built, Case
+    from harness.backend_api import (
         DelegateLoader,
         DelegatePayload,
         OperatorSemantics,
@@ -162,7 +161,7 @@ class Metal:
     def availability(self) -> Availability:
         """Look for the delegate in the runtime, then for a compiler for the shaders."""
         packages = ("executorch", "torch")
-        from harness import list_native_backends
+        from harness.backend_api import list_native_backends
 
         if DELEGATE in list_native_backends():
             return Availability(True, runtime="native", packages=packages)
@@ -185,7 +184,7 @@ class Metal:
         When emulated, shaders that this process did not generate run in a child process.
         """
         from backends.metal.generation.own import is_own
-        from harness import Program, list_native_backends, run_native
+        from harness.backend_api import Program, list_native_backends, run_native
         from harness.execution import foreign_programs
 
         delegates = Program(program).delegates
@@ -197,7 +196,7 @@ class Metal:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program in this process, with each delegate call on the host."""
-        from harness import Interpreter, Program, RuntimeKernels
+        from harness.backend_api import Interpreter, Program, RuntimeKernels
 
         parsed = Program(program)
         interpreter = Interpreter(parsed, {DELEGATE: self.loader(parsed)}, RuntimeKernels())

@@ -16,13 +16,12 @@ from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import make_check
 from backends.metal.provenance import find_node
-from harness import (
+from harness import ProgramError, StageFailure
+from harness.backend_api import (
     Defect,
     DelegateHandle,
     DelegatePayload,
     PayloadConstants,
-    ProgramError,
-    StageFailure,
     report_defect,
 )
 
@@ -92,7 +91,7 @@ def make_machine(code: Generated, *, checked: bool = True) -> Machine:
     """Make the machine that executes generated code.
 
     A broken rule of the contract fails stage ``lower``, since the code would fail on the device.
-    Within :func:`harness.past_defects` execution continues.
+    Within :func:`harness.backend_api.past_defects` execution continues.
     """
 
     def report(call: MachineCall, violation: contract.Violation) -> None:

@@ -21,7 +21,7 @@ from backends.metal.host.kernel_source import parse
 from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import convert_call
-from harness import (
+from harness.backend_api import (
     DelegateHandle,
     DelegatePayload,
     InspectedCell,

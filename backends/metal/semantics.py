@@ -7,7 +7,12 @@ from dataclasses import replace
 import torch
 
 from backends.metal.quantization import OPERATOR
-from harness import GENERIC_SEMANTICS, BlockQuantizedTensor, OperatorSemantics, QuantizedMatmul
+from harness.backend_api import (
+    GENERIC_SEMANTICS,
+    BlockQuantizedTensor,
+    OperatorSemantics,
+    QuantizedMatmul,
+)
 from harness.numerics.formats.microscaling import unpack_nibbles
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
 from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
-from harness import (
+from harness import Inputs
+from harness.backend_api import (
     Availability,
     Execution,
-    Inputs,
     InspectedCell,
     KnownPass,
     Lowered,
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
-    from harness import Built, Case, DelegateLoader, DelegatePayload, Encoding, Program
+    from harness import Built, Case
+    from harness.backend_api import DelegateLoader, DelegatePayload, Encoding, Program
 
 # argument_roundings: mlx's exp multiplies its argument by a rounded log2(e) and rounds the product
 # (cpu/simd/math.h). division_roundings: rsqrt divides by a rounded root (cpu/simd/base_simd.h), and
@@ -235,7 +236,7 @@ class Mlx:
             reason = f"{error}; install the version of mlx that pyproject.toml pins"
             return Availability(False, reason, packages=packages, can_lower=can_lower)
         del mlx
-        from harness import list_native_backends
+        from harness.backend_api import list_native_backends
 
         runtime = "native" if DELEGATE in list_native_backends() else "emulated"
         unverified = (
@@ -247,7 +248,7 @@ class Mlx:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively where possible; a program without a delegate always runs natively."""
-        from harness import Program, list_native_backends, run_native
+        from harness.backend_api import Program, list_native_backends, run_native
 
         parsed = Program(program)
         if not parsed.plan.delegates or DELEGATE in list_native_backends():
@@ -256,7 +257,7 @@ class Mlx:
 
     def emulate(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program, each delegate call with ``mlx.core``."""
-        from harness import Program
+        from harness.backend_api import Program
 
         return self._interpret(Program(program), calls)
 
@@ -280,7 +281,7 @@ class Mlx:
         return inspect(attempt)
 
     def _interpret(self, program: Program, calls: Sequence[Inputs]) -> Execution:
-        from harness import Interpreter, RuntimeKernels
+        from harness.backend_api import Interpreter, RuntimeKernels
 
         loaders = {DELEGATE: self.loader(program)}
         interpreter = Interpreter(program, loaders, RuntimeKernels())

@@ -12,7 +12,13 @@ from backends.mlx.execution.delegate import make_cache, make_executor, make_hand
 from backends.mlx.execution.executor import MlxExecutor
 from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.payload_text import SHORT, Position, list_instructions
-from harness import DelegateHandle, DelegatePayload, InspectedCell, Interpreter, RuntimeKernels
+from harness.backend_api import (
+    DelegateHandle,
+    DelegatePayload,
+    InspectedCell,
+    Interpreter,
+    RuntimeKernels,
+)
 
 
 @dataclass

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, Node
 from backends.mlx.quantization import WeightFormat
-from harness import DelegatePayload, Encoding, Program, op_name
+from harness.backend_api import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpack_codes
 from harness.vendors.torch import is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness import Lowered
+    from harness.backend_api import Lowered
 
 # The instruction that each operator of a layer with a quantized weight must become. Experts are
 # gathered by an operator of the delegate's own, which has no other lowering.

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import Backend, Case, Status, Target, list_native_backends, registry, run_cell
+from harness import Case, Status, Target, registry, run_cell
+from harness.backend_api import Backend, list_native_backends
 from harness.errors import UnknownTarget
 from harness.model.backend import MissingBackend
 from harness.model.selection import parse_targets

@@ -23,7 +23,8 @@ from backends.tests.mx_encoders import Array
 from backends.tosa import reference, served
 from backends.tosa.graph import read_root
 from backends.tosa.semantics import RULE
-from harness import Case, Program, Tester
+from harness import Case, Tester
+from harness.backend_api import Program
 from harness.numerics.compare import compare
 from harness.numerics.formats.microscaling import (
     E2M1,

@@ -13,7 +13,7 @@ from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 from executorch.backends.arm.ao_ext.mxfp import mxfp_dtype_to_str
 
 from backends.tosa.semantics import PAYLOADS, RULE, make_mxfp_semantics
-from harness import Precision
+from harness.backend_api import Precision
 from harness.numerics import oracle
 from harness.numerics.formats.microscaling import E2M1, E4M3, E5M2, ELEMENTS, Element, encode
 

@@ -12,7 +12,8 @@ import torch
 
 from backends.tosa.backend import make_mxfp_recipe
 from backends.tosa.mxfp import FORMATS
-from harness import CROSS_BACKEND, Case, Cell, Recipe, run_cell
+from harness import CROSS_BACKEND, Case, Cell, run_cell
+from harness.backend_api import Recipe
 from suites.mxfp.shared import CASES
 
 pytestmark = pytest.mark.filterwarnings("ignore:This API is experimental")

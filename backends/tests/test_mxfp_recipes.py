@@ -16,7 +16,8 @@ from executorch.backends.arm.ao_ext.ops import MXFPConv2dOp, MXFPLinearOp
 from backends.tosa.graph import TosaGraph, TosaOperator, TosaTensor
 from backends.tosa.mxfp import FORMATS
 from backends.tosa.mxfp_graph import find_converted_layers, find_problems, read_graphs, verify
-from harness import Case, Lowered, Status, Tester, run_cell
+from harness import Case, Status, Tester, run_cell
+from harness.backend_api import Lowered
 from harness.numerics.formats.packing import unpack_codes
 from harness.pipeline.route import lower
 from harness.pytest_plugin.tests import sessions

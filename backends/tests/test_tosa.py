@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from backends.tosa.reference import load, store, to_array
-from harness import Case, DelegatePayload, Program, ProgramError, Tester
+from harness import Case, ProgramError, Tester
+from harness.backend_api import DelegatePayload, Program
 
 
 def payload(data: bytes) -> DelegatePayload:

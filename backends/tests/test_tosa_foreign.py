@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from backends.tosa.reference import CHILD, load
-from harness import Case, DelegatePayload, Program, ProgramError, Tester
+from harness import Case, ProgramError, Tester
+from harness.backend_api import DelegatePayload, Program
 from harness.pipeline.route import lower
 
 

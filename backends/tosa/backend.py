@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from backends.tosa.mxfp import FORMATS, BlockFormat
 from backends.tosa.passes import PASSES
 from backends.tosa.specifications import FP, INT, MXFP
-from harness import (
+from harness import Inputs
+from harness.backend_api import (
     Availability,
     Execution,
-    Inputs,
     Lowered,
     Precision,
     Recipe,
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
-    from harness import (
-        Built,
-        Case,
+    from harness import Built, Case
+    from harness.backend_api import (
         DelegateLoader,
         DelegatePayload,
         Encoding,
@@ -235,7 +234,7 @@ class Tosa:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Interpret the program; a program without a delegate runs natively."""
-        from harness import Interpreter, Program, RuntimeKernels, run_native
+        from harness.backend_api import Interpreter, Program, RuntimeKernels, run_native
 
         parsed = Program(program)
         if not parsed.plan.delegates:
@@ -252,7 +251,7 @@ class Tosa:
     def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """Return the constants that the payload's graph contains."""
         from backends.tosa.graph import read_graph
-        from harness import PayloadConstants
+        from harness.backend_api import PayloadConstants
 
         tensors = read_graph(payload.data).tensors.values()
         return PayloadConstants([tensor.data for tensor in tensors if tensor.data])

@@ -15,13 +15,13 @@ import torch
 
 from backends.tosa.graph import TosaGraph, TosaOperator, read_graph
 from backends.tosa.mxfp import BLOCK, BlockFormat
-from harness import Encoding, Program, op_name
+from harness.backend_api import Encoding, Program, op_name
 from harness.numerics.formats.packing import unpack_codes
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from harness import Lowered
+    from harness.backend_api import Lowered
 
 CAST = "CAST_TO_BLOCK_SCALED"
 SCALE = "FP8UE8M0"

@@ -13,7 +13,8 @@ import torch
 
 from backends.tosa.graph import read_root
 from backends.tosa.served import TosaArray, TosaRequest, TosaResult
-from harness import ChildProcess, DelegateHandle, DelegatePayload, ProgramError
+from harness import ProgramError
+from harness.backend_api import ChildProcess, DelegateHandle, DelegatePayload
 
 # The default of --cell-timeout: time for a whole cell.
 CALL_SECONDS = 300.0

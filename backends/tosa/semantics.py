@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import torch
 
-from harness import GENERIC_SEMANTICS, MxProduct, OperatorSemantics
+from harness.backend_api import GENERIC_SEMANTICS, MxProduct, OperatorSemantics
 from harness.numerics.formats.microscaling import (
     E2M1,
     E2M3,

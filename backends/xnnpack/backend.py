@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, make_quantizer
-from harness import (
+from harness import Inputs
+from harness.backend_api import (
     Availability,
     Execution,
-    Inputs,
     KnownPass,
     Precision,
     Recipe,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
-    from harness import DelegatePayload, PayloadConstants
+    from harness.backend_api import DelegatePayload, PayloadConstants
 
 DELEGATE = "XnnpackBackend"
 
@@ -139,7 +139,7 @@ class Xnnpack:
         try:
             import executorch.backends.xnnpack.partition.xnnpack_partitioner  # noqa: F401
 
-            from harness import list_native_backends
+            from harness.backend_api import list_native_backends
 
             registered = list_native_backends()
         except Exception as error:
@@ -152,14 +152,14 @@ class Xnnpack:
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         """Run natively."""
-        from harness import run_native
+        from harness.backend_api import run_native
 
         return Execution(run_native(program, calls), "native")
 
     def constants(self, payload: DelegatePayload) -> PayloadConstants:
         """Return the constants inside the payload as one blob; named data has the others."""
         from backends.xnnpack.listing import read_constants
-        from harness import PayloadConstants
+        from harness.backend_api import PayloadConstants
 
         return PayloadConstants([read_constants(payload.data)])
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness import DelegatePayload, ProgramError, describe
+from harness import ProgramError
+from harness.backend_api import DelegatePayload, describe
 
 # A node takes about a hundred bytes, and the JSON that flatc writes is much larger.
 _LARGEST = 16 << 20

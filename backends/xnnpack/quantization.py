@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness import Precision, UnsupportedProgram
+from harness import UnsupportedProgram
+from harness.backend_api import Precision
 
 if TYPE_CHECKING:
     import torch

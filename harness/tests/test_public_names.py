@@ -7,40 +7,58 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
 import harness
-from harness import Case, Target, check, check_backend, execute, past_defects, run_cell, trace
+from harness import Case, Target, backend_api, check, check_backend, execute, run_cell, trace
+from harness.backend_api import past_defects
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_public_names_are_these() -> None:
-    assert sorted(harness.__all__) == [
-        "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "Built", "CROSS_BACKEND",
-        "Call", "CallInputs", "CanEmulate", "Case", "CaseError", "Cell", "CellFolder",
-        "ChildProcess", "ConformError", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
-        "DelegatePayload", "Delegation", "DescribesPayloads", "Encoding", "Execution", "Exporter",
-        "Found", "GENERIC_SEMANTICS", "InputError", "Inputs", "InspectedCell", "InspectsCells",
-        "Interpreter", "KnownIssue", "KnownPass", "KnowsIssues", "KnowsLimitations", "Limitation",
-        "LoadsDelegates", "LowerOptions", "Lowered", "MemoryMeter", "MxProduct", "Numerics",
-        "OperatorSemantics", "PassCase", "PassProperty", "PayloadConstants", "Precision", "Program",
-        "ProgramError", "QuantizedMatmul", "Recipe", "Reference", "ReportsConstants", "Run",
-        "RuntimeKernels", "Script", "SelectsTargets", "Severity", "SharedCaseWork", "Specimen",
-        "StageFailure", "Status", "Target", "Tester", "TracedNode", "UnsupportedProgram",
-        "UsageError", "Verdict", "arguments", "check", "check_backend", "compute_reference",
-        "describe", "describe_installed", "describe_unverified", "execute",
-        "find_calibration_problem", "has_module", "installed_version", "is_installed_within",
-        "is_sped_up", "list_native_backends", "op_name", "past_defects", "registry",
-        "report_defect", "run_cell", "run_native", "torch_dtype", "trace", "with_divergence",
-    ]  # fmt: skip
-    for name in harness.__all__:
+USERS = [
+    "Built", "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
+    "ConformError", "Delegation", "Exporter", "Found", "InputError", "Inputs", "KnownIssue",
+    "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty", "ProgramError",
+    "Reference", "Run", "Severity", "SharedCaseWork", "StageFailure", "Status", "Target",
+    "Tester", "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
+    "check_backend", "compute_reference", "execute", "is_installed_within", "registry",
+    "run_cell", "trace", "with_divergence",
+]  # fmt: skip
+AUTHORS = [
+    "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "CanEmulate",
+    "ChildProcess", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
+    "DelegatePayload", "DescribesPayloads", "Encoding", "Execution", "GENERIC_SEMANTICS",
+    "InspectedCell", "InspectsCells", "Interpreter", "KnownPass", "KnowsIssues",
+    "KnowsLimitations", "LoadsDelegates", "Lowered", "MemoryMeter", "MxProduct", "OffersPasses",
+    "OperatorSemantics", "PayloadConstants", "Precision", "Program", "QuantizedMatmul",
+    "Recipe", "ReportsConstants", "RuntimeKernels", "Script", "SelectsTargets", "Specimen",
+    "describe", "describe_installed", "describe_unverified", "find_calibration_problem",
+    "has_module", "installed_version", "is_sped_up", "list_native_backends", "op_name",
+    "past_defects", "report_defect", "run_native", "torch_dtype",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "names"), [(harness, USERS), (backend_api, AUTHORS)])
+def test_the_public_names_are_these(module: ModuleType, names: list[str]) -> None:
+    assert sorted(module.__all__) == names
+    for name in names:
         is_alias = name in ("DelegateHandle", "DelegateLoader", "CallInputs")
-        assert getattr(harness, name).__doc__ or is_alias, name
+        assert getattr(module, name).__doc__ or is_alias, name
     with pytest.raises(AttributeError, match="no_such_name"):
-        harness.no_such_name  # noqa: B018
+        module.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_names_for_authors_of_backends_are_found_at_their_old_place(name: str) -> None:
+    message = f"harness.{name} moved: import {name} from harness.backend_api"
+    with pytest.warns(DeprecationWarning, match=re.escape(message)) as caught:
+        found = getattr(harness, name)
+    assert found is getattr(backend_api, name)
+    assert caught[0].filename == __file__
 
 
 def test_types_of_the_functions_of_the_contract_are_public() -> None:
@@ -54,7 +72,7 @@ def test_types_of_the_functions_of_the_contract_are_public() -> None:
     for function in (run_cell, check, trace, execute, check_backend, past_defects):
         for annotation in function.__annotations__.values():
             named = set(re.findall(r"\b[A-Z]\w+", str(annotation)))
-            assert named.isdisjoint(ours - set(harness.__all__)), (function.__name__, annotation)
+            assert named.isdisjoint(ours - {*USERS, *AUTHORS}), (function.__name__, annotation)
 
 
 def test_the_sample_of_the_contract() -> None:
@@ -90,7 +108,8 @@ def test_from_module_leaves_the_given_module_alone() -> None:
 
 def test_records_start_without_torch() -> None:
     code = (
-        "import sys, harness, harness.record.folder; harness.Run; assert 'torch' not in sys.modules"
+        "import sys, harness, harness.backend_api, harness.record.folder; harness.Run; "
+        "harness.backend_api.Recipe; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -16,7 +16,8 @@ from backends.metal.contract.rule import (
     Violation,
     ViolationKind,
 )
-from harness import describe_unverified, installed_version, is_installed_within
+from harness import is_installed_within
+from harness.backend_api import describe_unverified, installed_version
 
 FUNCTIONS: dict[str, RuntimeFunction] = {
     function.name: function

@@ -24,7 +24,8 @@ from backends.metal.generation.host_tensor import MPS, to_host
 from backends.metal.generation.own import remember
 from backends.metal.generation.pretend import pretend_mps
 from backends.metal.generation.upstream import METHOD, AotiBackend, MetalBackend, quiet
-from harness import ConformError, is_sped_up, op_name, report_defect
+from harness import ConformError
+from harness.backend_api import is_sped_up, op_name, report_defect
 from harness.vendors.replacements import AttributeReplacer
 
 # ``preprocess`` finds the two files of a compilation by these names.

@@ -6,7 +6,7 @@ import hashlib
 
 from executorch.exir.backend.backend_details import PreprocessResult
 
-from harness import DelegatePayload
+from harness.backend_api import DelegatePayload
 
 _OWN: set[bytes] = set()
 

@@ -22,7 +22,8 @@ from backends.metal.backend import BACKEND
 from backends.metal.generation.generated import SHADER, Generated
 from backends.metal.host.kernel_source import parse
 from backends.metal.tests.planting_rules import RULES, Match, Place
-from harness import Case, Program, Tester, describe
+from harness import Case, Tester
+from harness.backend_api import Program, describe
 from harness.numerics.compare import compare
 from harness.pipeline.route import lower
 

@@ -9,7 +9,8 @@ from executorch.exir._serialize._program import deserialize_pte_binary, serializ
 
 from backends.metal.backend import BACKEND
 from backends.metal.generation import generated, own
-from harness import Case, Program, ProgramError, Status, Tester, run_cell
+from harness import Case, ProgramError, Status, Tester, run_cell
+from harness.backend_api import Program
 from harness.execution import foreign_programs
 from harness.pipeline.route import lower
 

@@ -17,7 +17,8 @@ from backends.metal.delegate import read_code
 from backends.metal.fallbacks.quantized import unpack
 from backends.metal.quantization import WeightFormat, install, int4
 from backends.metal.semantics import make_int4_semantics
-from harness import Case, Program, Recipe, Tester, run_cell
+from harness import Case, Tester, run_cell
+from harness.backend_api import Program, Recipe
 from harness.pipeline.route import lower
 from harness.pytest_plugin.tests import sessions
 

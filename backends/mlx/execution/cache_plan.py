@@ -16,7 +16,8 @@ import mlx.core as mx
 import numpy as np
 from executorch.exir import schema
 
-from harness import Program, ProgramError
+from harness import ProgramError
+from harness.backend_api import Program
 
 # Longest sequence if neither the program nor the application limits it.
 UNBOUNDED = 2**17

@@ -15,12 +15,12 @@ from backends.mlx.execution.executor import MlxExecutor, Observer
 from backends.mlx.execution.kernels.base import DTYPES, to_mlx_dtype
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, MlxSlot, SlotKind
-from harness import (
+from harness import ProgramError
+from harness.backend_api import (
     DelegateHandle,
     DelegateLoader,
     DelegatePayload,
     Program,
-    ProgramError,
     torch_dtype,
 )
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from backends.mlx.payload.graph import MlxGraph, MlxTensorMeta, Node
-from harness import torch_dtype
+from harness.backend_api import torch_dtype
 
 SHORT = {
     "float32": "f32",

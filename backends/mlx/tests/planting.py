@@ -23,17 +23,13 @@ from backends.mlx.execution.kernels import Builder
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import DELEGATE, MlxGraph, Node
 from backends.mlx.payload.tests.mutations import Fault, faults_of
-from harness import (
-    Case,
+from harness import Case, StageFailure, Target, Tester, registry
+from harness.backend_api import (
     DelegateHandle,
     DelegatePayload,
     Interpreter,
     Program,
     RuntimeKernels,
-    StageFailure,
-    Target,
-    Tester,
-    registry,
 )
 from harness.numerics.compare import compare
 from harness.pipeline.route import lower

@@ -19,7 +19,8 @@ from backends.mlx.execution.tests.assembled import PROGRAMS
 from backends.mlx.execution.tests.test_metal_kernel import PROGRAMS as KERNELS
 from backends.mlx.payload.graph import DELEGATE, Node
 from backends.mlx.payload.tests.payloads import nodes
-from harness import Case, Interpreter, Limitation, Program, RuntimeKernels, Target, Tester
+from harness import Case, Limitation, Target, Tester
+from harness.backend_api import Interpreter, Program, RuntimeKernels
 from harness.model.limitation import find_limitation
 from harness.pipeline.route import lower
 from harness.session.discovery import load_suites

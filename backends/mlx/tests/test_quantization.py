@@ -14,7 +14,8 @@ import torch
 from backends.mlx.backend import make_edge_config, make_partitioners, make_passes
 from backends.mlx.payload import reader
 from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
-from harness import GENERIC_SEMANTICS, Case, Precision, Program, Recipe, Tester
+from harness import Case, Tester
+from harness.backend_api import GENERIC_SEMANTICS, Precision, Program, Recipe
 from harness.pytest_plugin.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

@@ -16,7 +16,8 @@ from torch.utils._pytree import tree_leaves
 from backends.mlx.execution.delegate import load
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import DELEGATE, MlxGraph, Node, Tid
-from harness import Case, Interpreter, Program, ProgramError, RuntimeKernels, Tester, run_cell
+from harness import Case, ProgramError, Tester, run_cell
+from harness.backend_api import Interpreter, Program, RuntimeKernels
 from harness.numerics.compare import compare
 from suites.mlx import reinplace
 

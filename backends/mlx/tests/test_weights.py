@@ -14,7 +14,8 @@ from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, Node
 from backends.mlx.quantization import WeightFormat, mxfp8, nvfp4
 from backends.mlx.weights import count_expected_instructions, find_problems, read_encodings, verify
-from harness import Case, Program, Tester
+from harness import Case, Tester
+from harness.backend_api import Program
 from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

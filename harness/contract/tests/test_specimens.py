@@ -14,7 +14,8 @@ import torch
 from torch.fx import GraphModule
 
 from backends.null import BACKEND, SPOILED_BACKEND
-from harness import Availability, Execution, Inputs, Recipe, run_cell
+from harness import Inputs, run_cell
+from harness.backend_api import Availability, Execution, Recipe
 from harness.contract import SPECIMENS, Expected, Specimen, SpecimenKind, check_backend
 from harness.contract.before_lowering import BEFORE_LOWERING_SPECIMENS
 from harness.contract.check_backend import find_wrong_verdict

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Interpreter, Program, RuntimeKernels, Tester, list_native_backends
+from harness import Case, Tester
+from harness.backend_api import Interpreter, Program, RuntimeKernels, list_native_backends
 from harness.execution import container
 from harness.model import registry
 from harness.pipeline import speed

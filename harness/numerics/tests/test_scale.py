@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Precision
+from harness.backend_api import Precision
 from harness.numerics import bounds
 from harness.numerics.compare import compare
 from harness.numerics.error_model import noise

@@ -26,8 +26,8 @@ def record_rejections(recipe: Recipe, partitioners: Sequence[Any]) -> Iterator[E
 
     Partitioners report rejected nodes to ``WhyNoPartition``, which only logs them, or to
     ``WhyNoPartitionReporter``; neither keeps them for the caller. Other reasons come from
-    :attr:`harness.Recipe.explain`. Reasons are stored by node name, because fallback nodes keep
-    their names in the lowered program.
+    :attr:`~harness.model.recipe.Recipe.explain`. Reasons are stored by node name, because fallback
+    nodes keep their names in the lowered program.
 
     Args:
         recipe: the target's recipe.

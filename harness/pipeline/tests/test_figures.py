@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Execution, Recipe, Status, Tester, run_cell
+from harness import Case, Cell, Status, Tester, run_cell
+from harness.backend_api import Execution, Recipe
 from harness.execution.execute import report_calls
 from harness.model import registry
 from harness.pipeline import program_statistics

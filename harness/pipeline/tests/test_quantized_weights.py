@@ -15,7 +15,8 @@ from torchao.quantization import IntxWeightOnlyConfig, quantize_
 from torchao.quantization.granularity import PerGroup
 
 from backends.null import BACKEND
-from harness import Case, Precision, Recipe, Tester, run_cell
+from harness import Case, Tester, run_cell
+from harness.backend_api import Precision, Recipe
 from harness.errors import ConflictingOptions, StageFailure, StageOrderError
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS
 from harness.numerics.oracle import compute_reference

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, Precision, Tester, run_cell
+from harness import Case, Tester, run_cell
+from harness.backend_api import Precision
 from harness.errors import ConflictingOptions
 from harness.model import registry
 from harness.model.backend import Availability, CanEmulate, Execution, InspectedCell, InspectsCells

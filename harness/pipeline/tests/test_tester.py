@@ -14,7 +14,8 @@ from torch.fx.passes.infra.pass_base import PassResult
 
 from backends.null import Null
 from backends.xnnpack.backend import make_partitioners
-from harness import Case, Recipe, Tester, run_cell
+from harness import Case, Tester, run_cell
+from harness.backend_api import Recipe
 from harness.errors import (
     CheckFailure,
     ConflictingOptions,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Recipe, Tester, run_cell
+from harness import Case, Tester, run_cell
+from harness.backend_api import Recipe
 from harness.model import registry
 from harness.model.recipe import Lowered
 from harness.record.cell import CROSS_BACKEND, Cell

@@ -276,10 +276,11 @@ class Sources:
 
     def _public(self, rest: list[str]) -> Iterator[Path]:
         """Return the module that a public name of the harness is imported from on first use."""
-        stub = self._imports(_HARNESS / "__init__.pyi")
-        for each in stub.wanted:
-            if rest[:1] == ["*"] or set(rest[:1]) & set(each.names):
-                yield from self._files(self._absolute(each, [_HARNESS.name]))
+        names = rest[1:2] if rest[:1] == ["backend_api"] else rest[:1]
+        for stub in ("__init__.pyi", "backend_api.pyi"):
+            for each in self._imports(_HARNESS / stub).wanted:
+                if names == ["*"] or set(names) & set(each.names):
+                    yield from self._files(self._absolute(each, [_HARNESS.name]))
 
     def _locate(self, top: str, *, installed: bool = False) -> Path | None:
         """Return the location of a top-level package or module; None if its files are not followed.

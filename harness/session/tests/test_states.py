@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import list_native_backends
+from harness.backend_api import list_native_backends
 from harness.model import registry
 from harness.pytest_plugin.tests.sessions import new_project, run
 from harness.record.folder import load

@@ -10,7 +10,8 @@ import torch
 from executorch.exir.dialects._ops import ops
 from torch.fx.passes.infra.pass_base import PassResult
 
-from harness import Recipe, Target
+from harness import Target
+from harness.backend_api import Recipe
 from harness.model import registry
 
 Edit = Callable[[torch.fx.Node], bool]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Limitation, Recipe, Severity, Status, Tester, run_cell
+from harness import Case, Cell, Limitation, Severity, Status, Tester, run_cell
+from harness.backend_api import Recipe
 from harness.record.cell import MODEL
 from harness.tracing import divergence
 from harness.tracing.divergence import is_wrong_model, trace_cell

@@ -11,7 +11,8 @@ import torch
 from executorch.exir.backend.partitioner import Partitioner, PartitionResult
 from torch.export import ExportedProgram
 
-from harness import Recipe, Target, registry
+from harness import Target, registry
+from harness.backend_api import Recipe
 
 
 class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types

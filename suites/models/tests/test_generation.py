@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from harness import Case, Recipe, Tester
+from harness import Case, Tester
+from harness.backend_api import Recipe
 from harness.model.case import Inputs
 from harness.pipeline.route import lower
 from harness.tracing.tests.planting import make_faulty_recipe

@@ -16,7 +16,8 @@ from backends.mlx.execution.tests.assembled import PROGRAMS, Assembled
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import Node
 from backends.mlx.payload.tests.payloads import integer, mlx
-from harness import Program, ProgramError, Tester
+from harness import ProgramError, Tester
+from harness.backend_api import Program
 from suites.mlx import operators
 
 

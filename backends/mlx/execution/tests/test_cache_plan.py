@@ -16,7 +16,8 @@ from backends.mlx.execution.cache_plan import (
     PoolRange,
     StepPlan,
 )
-from harness import Program, ProgramError
+from harness import ProgramError
+from harness.backend_api import Program
 from harness.pipeline import stages
 
 FLAT = LayerConfig()

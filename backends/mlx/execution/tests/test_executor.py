@@ -12,7 +12,8 @@ import torch
 from backends.mlx import BACKEND
 from backends.mlx.execution.delegate import load
 from backends.mlx.payload.graph import DELEGATE, Node
-from harness import Case, Inputs, Interpreter, ProgramError, RuntimeKernels, Tester, run_cell
+from harness import Case, Inputs, ProgramError, Tester, run_cell
+from harness.backend_api import Interpreter, RuntimeKernels
 
 
 class Mlp(torch.nn.Module):

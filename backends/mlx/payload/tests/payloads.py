@@ -11,7 +11,7 @@ import torch
 
 from backends.mlx import codegen
 from backends.mlx.payload import schema
-from harness import DelegatePayload, Program
+from harness.backend_api import DelegatePayload, Program
 
 codegen.install()
 

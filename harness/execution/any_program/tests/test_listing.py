@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from harness import Case, DelegatePayload, Target, Tester
+from harness import Case, Target, Tester
+from harness.backend_api import DelegatePayload
 from harness.execution.any_program.delegate_runtimes import describe_payload
 from harness.pipeline.inspection import inspect
 from harness.pipeline.route import lower

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import harness
-from harness import LoadsDelegates, ProgramError
+from harness import ProgramError
+from harness.backend_api import LoadsDelegates
 from harness.errors import InputError
 from harness.execution import foreign_programs
 from harness.execution.any_program import bind_inputs, run

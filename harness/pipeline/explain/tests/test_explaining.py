@@ -11,7 +11,7 @@ import pytest
 import torch
 from executorch.exir.backend import utils
 
-from harness import Precision, Recipe
+from harness.backend_api import Precision, Recipe
 from harness.pipeline.explain import rejections
 from harness.pipeline.explain.model_frames import find_frame_in_text, find_model_frame
 

@@ -12,7 +12,8 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import ExportPass
 
 from backends import portable
-from harness import Case, Limitation, Recipe, run_cell
+from harness import Case, Limitation, run_cell
+from harness.backend_api import Recipe
 from harness.pipeline import cell_run
 from harness.pipeline.explain import refusal
 from harness.record.cell import Cell, Status

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from backends.null import BACKEND
-from harness import Case, Cell, Inputs, Recipe, run_cell
+from harness import Case, Cell, Inputs, run_cell
+from harness.backend_api import Recipe
 from harness.errors import AlteredByCall
 from harness.model.case import Built
 from harness.pipeline import stages

@@ -155,6 +155,25 @@ def test_an_import_by_a_name_that_is_there_is_followed(tmp_path: Path) -> None:
     assert names == {"__init__", "a", "b"}
 
 
+@pytest.mark.parametrize(
+    ("text", "module"),
+    [
+        ("from harness import check", "checking/check.py"),
+        ("from harness.backend_api import Specimen", "contract/specimens.py"),
+        ("from harness import Specimen", "contract/specimens.py"),
+    ],
+)
+def test_a_public_name_counts_as_its_module(text: str, module: str, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.py"
+    suite.write_text(text + "\nCASES = []\n")
+    found = Sources([tmp_path], tmp_path).find_cell_files(suite, "null")
+    assert ROOT / "harness" / module in found
+    suite.write_text("from harness import Case\nCASES = []\n")
+    assert ROOT / "harness" / module not in Sources([tmp_path], tmp_path).find_cell_files(
+        suite, "null"
+    )
+
+
 def test_data_beside_a_module_counts(tmp_path: Path) -> None:
     sources = write(tmp_path, a="")
     data = tmp_path / "suites" / "samples.json"

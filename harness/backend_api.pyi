@@ -1,0 +1,69 @@
+# The names for authors of backends, and where they live; see __init__.pyi.
+from .contract.specimens import Specimen as Specimen
+from .errors import describe as describe
+from .execution.execute import (
+    DelegateHandle as DelegateHandle,
+    DelegateLoader as DelegateLoader,
+    Interpreter as Interpreter,
+    list_native_backends as list_native_backends,
+    run_native as run_native,
+)
+from .execution.kernels import (
+    AtenKernels as AtenKernels,
+    RuntimeKernels as RuntimeKernels,
+)
+from .execution.operators import op_name as op_name
+from .execution.program import (
+    DelegatePayload as DelegatePayload,
+    Program as Program,
+)
+from .execution.validation import torch_dtype as torch_dtype
+from .model.backend import (
+    Availability as Availability,
+    Backend as Backend,
+    CanEmulate as CanEmulate,
+    DefectLog as DefectLog,
+    DescribesPayloads as DescribesPayloads,
+    Execution as Execution,
+    InspectedCell as InspectedCell,
+    InspectsCells as InspectsCells,
+    KnowsIssues as KnowsIssues,
+    KnowsLimitations as KnowsLimitations,
+    LoadsDelegates as LoadsDelegates,
+    OffersPasses as OffersPasses,
+    PayloadConstants as PayloadConstants,
+    ReportsConstants as ReportsConstants,
+    SelectsTargets as SelectsTargets,
+    past_defects as past_defects,
+    report_defect as report_defect,
+)
+from .model.precision import Precision as Precision
+from .model.recipe import (
+    KnownPass as KnownPass,
+    Lowered as Lowered,
+    Recipe as Recipe,
+    Script as Script,
+    find_calibration_problem as find_calibration_problem,
+)
+from .numerics.formats.block_scaled import MxProduct as MxProduct
+from .numerics.formats.dequantize import (
+    BlockQuantizedTensor as BlockQuantizedTensor,
+    QuantizedMatmul as QuantizedMatmul,
+)
+from .numerics.formats.semantics import (
+    GENERIC_SEMANTICS as GENERIC_SEMANTICS,
+    OperatorSemantics as OperatorSemantics,
+)
+from .record.program_data import (
+    Defect as Defect,
+    Encoding as Encoding,
+)
+from .vendors.replacements import is_sped_up as is_sped_up
+from .vendors.versions import (
+    describe_installed as describe_installed,
+    describe_unverified as describe_unverified,
+    has_module as has_module,
+    installed_version as installed_version,
+)
+from .workers.child_process import ChildProcess as ChildProcess
+from .workers.memory import MemoryMeter as MemoryMeter
