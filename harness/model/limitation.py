@@ -39,6 +39,7 @@ class Limitation:
         tag: a tag the case must carry, such as a dtype.
         stage: the stage that must fail; None for any.
         error: text that the error must contain; empty for any.
+        or_fails: further pairs of such a stage and text, where one defect shows in several ways.
         outcome: the failing status that is expected.
         shown_as: ``XFAILED`` for a defect, ``UNSUPPORTED`` for a feature that the backend does not
             claim to support.
@@ -62,6 +63,7 @@ class Limitation:
     tag: str | None = None
     stage: str | None = None
     error: str = ""
+    or_fails: tuple[tuple[str, str], ...] = ()
     outcome: Status = Status.FAILED
     shown_as: Status = Status.XFAILED
     host: str = "*"
@@ -102,10 +104,9 @@ class Limitation:
 
     def predicts(self, status: Status, stage: str | None, error: str | None) -> bool:
         """Whether a cell with this ending failed as the entry predicts."""
-        return (
-            status is self.outcome
-            and (self.stage is None or stage == self.stage)
-            and self.error in (error or "")
+        return status is self.outcome and any(
+            (where is None or stage == where) and text in (error or "")
+            for where, text in ((self.stage, self.error), *self.or_fails)
         )
 
     def forbids_pass(self, cell: Cell) -> bool:

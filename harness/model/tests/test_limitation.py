@@ -65,6 +65,13 @@ def test_another_failure_than_predicted_stays_red(changes: dict[str, object]) ->
     assert apply_limitation(failed(), entry(**changes)).status is Status.FAILED
 
 
+def test_one_defect_may_fail_in_several_ways() -> None:
+    both = entry(stage="run", error="0x1", or_fails=(("lower", "kernel"),))
+    assert apply_limitation(failed(), both).status is Status.XFAILED
+    assert apply_limitation(failed(stage="run", error="error 0x1"), both).status is Status.XFAILED
+    assert apply_limitation(failed(stage="run"), both).status is Status.FAILED
+
+
 def test_an_unexpected_pass_is_red() -> None:
     cell = apply_limitation(Cell(case="add/int", target="x:fp32", status=Status.PASSED), entry())
     assert cell.status is Status.XPASSED

@@ -28,6 +28,9 @@ RUNTIME: list[Limitation] = [
         link=f"{_EXIR}sym_util.py",
         stage="run",
         error="method->execute() failed with error 0x1",
+        # Seen once: the value was the last of the memory and exceeded it, so that the program was
+        # refused before it ran. Why the plan differs between processes is not known.
+        or_fails=(("serialize", "is planned beyond memory"),),
     ),
     Limitation(
         target="portable:fp32",
