@@ -29,7 +29,7 @@ CELLS_FILE = "cells.jsonl"
 SAVED = "kept"
 """The folder of saved programs, inputs and outputs of cells, in a run folder."""
 
-# Only lines with that many digits in a row can have an integer of more than 64 bits.
+# Only a line with this many successive digits can contain an integer of more than 64 bits.
 _LONG = re.compile(rb"[0-9]{19}")
 
 #: Exceptions on reading a damaged record: no JSON, wrong types, or nested too deeply.
@@ -255,7 +255,7 @@ def load(path: Path | str, *, torn: bool = True) -> Run:
             continue
         contradiction = contradictions.find_cell_contradiction(cell)
         if _LONG.search(line) and contradictions.has_long_integer(msgspec.to_builtins(cell)):
-            contradiction = "has a number of more than 64 bits"
+            contradiction = "has an integer of more than 64 bits"
         if contradiction is None:
             cells.append(cell)
         else:

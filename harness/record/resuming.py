@@ -1,4 +1,4 @@
-"""Check whether a stopped run can be completed here, and report what has changed since it began."""
+"""Check whether an interrupted run can be completed here: same code, packages and machine."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _NAMED = 6
 
 
 def load_stopped_run(folder: Path) -> Run:
-    """Load a stopped run, without a line that was incomplete when it stopped.
+    """Load an interrupted run, without the incomplete line at its end.
 
     Raises:
-        RunUnreadable: the folder is no run, or has other damage.
-        UsageError: the run is complete, or was merged from others.
+        RunUnreadable: the folder contains no run, or the run is damaged otherwise.
+        UsageError: the run is complete, was merged from others, or lists no expected cells.
     """
     if not folder.is_dir():
-        raise RunUnreadable(f"cannot resume {folder}: there is no such folder")
+        raise RunUnreadable(f"cannot resume {folder}: the folder does not exist")
     run = load(folder, torn=False)
-    # The number of records of an interrupted run; now its complete lines count.
+    # An interrupted run misses records, which is no damage here.
     damage = [line for line in run.damage if "contradicts itself" in line or " line " in line]
     if damage:
         raise RunUnreadable(f"cannot resume {folder}: {damage[0]}")
     if run.info.merged_from:
-        raise UsageError(f"cannot resume {folder}: it was merged of several runs")
+        raise UsageError(f"cannot resume {folder}: it was merged from other runs")
     if run.info.complete and not run.missing:
-        raise UsageError(f"{folder} is complete already; nothing of it is left to run")
+        raise UsageError(f"{folder} is complete; there is nothing to resume")
     if not run.info.expected:
         raise UsageError(
-            f"cannot resume {folder}: {RUN_FILE} does not say what was expected, as the run ended "
-            "before it had collected; run it again"
+            f"cannot resume {folder}: {RUN_FILE} lists no expected cells, because the run stopped "
+            "during collection; start a new run"
         )
     return run
 
 
 def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> None:
-    """Refuse to resume a run under other conditions.
+    """Refuse to resume a run whose code, packages or machine have changed.
 
     Args:
         run: the run to complete.
@@ -52,7 +52,7 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
     """
     was = run.info.environment
     changed = [
-        f"{name} is {new or 'not known'}, was {old or 'not known'}"
+        f"{name} is {new or 'unknown'}, was {old or 'unknown'}"
         for name, old, new in (
             ("Python", was.python, here.python),
             ("the machine", was.vectors or was.machine, here.vectors or here.machine),
@@ -64,15 +64,15 @@ def check_unchanged(run: Run, here: Environment, inputs: Mapping[str, str]) -> N
         old, new = was.packages.get(name), here.packages.get(name)
         if old != new:
             changed.append(f"{name} is {new or 'not installed'}, was {old or 'not installed'}")
-    # Differences without a name above: untracked files, packages that are not recorded.
+    # The digests also cover untracked files and packages that are not recorded.
     unnamed = [
-        f"{name} are not what they were"
+        f"{name} have changed"
         for name, digest in run.info.dependency_digests.items()
         if inputs.get(name, digest) != digest
     ]
     if changed := changed or unnamed:
         more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         raise UsageError(
-            f"cannot resume {run.path}: {'; '.join(changed[:_NAMED])}{more}. Its records would be "
-            "of two things; run it anew"
+            f"cannot resume {run.path}: {'; '.join(changed[:_NAMED])}{more}. All records "
+            "of a run must come from the same code, packages and machine; start a new run"
         )

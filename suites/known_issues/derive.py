@@ -1,6 +1,7 @@
 """Derives known issues from limitations.
 
-Cause, link, stage and outcome are copied from the limitation, so that each is written down once.
+Cause, workaround, link, stage and outcome are copied from the limitation, so that each is written
+down once. A limitation's reason ends with its workaround, if there is one.
 This module adds the signs by which the issue is recognised in other models.
 """
 
@@ -97,8 +98,10 @@ def derive_issues() -> Iterator[KnownIssue]:
 
 
 def _issue(entry: Limitation, error: str, **signs: Any) -> KnownIssue:
+    cause, _, workaround = entry.reason.partition(" Workaround: ")
     given = {
-        "cause": entry.reason,
+        "cause": cause,
+        "workaround": workaround.removesuffix("."),
         "target": entry.target,
         "stage": entry.stage,
         "outcome": entry.outcome,

@@ -8,7 +8,6 @@ from suites.known_issues.findings import finding
 
 # The kernels are the same on every target that executes natively.
 _NATIVE = "portable:*|xnnpack:*|tosa:*|mlx:*"
-_CONTIGUOUS = "`.contiguous()` before it"
 
 _P, _X = "portable:fp32", "xnnpack:fp32"
 
@@ -20,8 +19,6 @@ RUNTIME: list[KnownIssue] = [
         error="Cannot view a tensor",
         op="view|_unsafe_view|reshape|flatten|scaled_dot_product_attention*|transpose|permute",
         target="portable:*|xnnpack:*|tosa:*|null:*|metal:*",
-        workaround="`.clone(memory_format=torch.contiguous_format)` between them, or `to_edge` and "
-        "`to_backend`",
     ),
     finding(
         "The result of a conditional is overwritten by the next one",
@@ -48,7 +45,6 @@ RUNTIME: list[KnownIssue] = [
         error="Attempted to resize a static tensor|refuses .* \\(declared: ",
         op="*",
         program="split_with_sizes",
-        workaround="`_check_ir_validity=False`",
     ),
     issue("null:eager", "state/from_one", op="add|mul|sub|div", error="call 0",
           arguments="written"),
@@ -60,7 +56,6 @@ RUNTIME: list[KnownIssue] = [
         error=r"assert failed \(dim < dim_|SIGABRT",
         op="sum",
         arguments=r"^\w+\[\]",
-        workaround="leave the sum out where the rank is 0",
     ),
     issue(
         _P,
@@ -89,14 +84,12 @@ RUNTIME: list[KnownIssue] = [
           error="dim_is_valid|check_cumsum_args", op="cumsum", arguments=r"^\w+\[\]"),
     # Kernels that compute a wrong value
     issue(_P, "cat/channels_last", target=_NATIVE, op="cat|pad", arguments="channels-last",
-          delegated=False, workaround=_CONTIGUOUS),
+          delegated=False),
     issue(_P, "cat/promotes", target=_NATIVE, op="cat", delegated=False,
           arguments=r"float32.*\bint32|\bint32.*float32|float64.*int64|int64.*float64"
-          r"|float16.*int16|int16.*float16",
-          workaround="convert the integers first"),
+          r"|float16.*int16|int16.*float16"),
     issue(_P, "remainder/int64", target=_NATIVE, op="remainder", delegated=False,
-          arguments=r"^int\d+\[|^uint8\[",
-          workaround='`a - b * torch.div(a, b, rounding_mode="floor")` for integers'),
+          arguments=r"^int\d+\[|^uint8\["),
     finding(
         "Native remainder has C's sign, and float32's digits",
         '`a - b * torch.div(a, b, rounding_mode="floor")` for integers',
@@ -104,11 +97,9 @@ RUNTIME: list[KnownIssue] = [
         arguments=r"^float64\[",
     ),
     issue(_P, "div/floor_of_any", target=_NATIVE, op="div", delegated=False,
-          arguments=r"float.*'floor'|^float\d+\[[^']*$", error="elements exceed",
-          workaround="`torch.floor(a / b)`"),
+          arguments=r"float.*'floor'|^float\d+\[[^']*$", error="elements exceed"),
     issue(_P, "nonzero/2d", target=_NATIVE, op="nonzero", delegated=False,
-          arguments=r"^\w+\[[^\],]+, ",
-          workaround="an application may read the result's memory row by row, against its strides"),
+          arguments=r"^\w+\[[^\],]+, "),
     issue(_P, "native_layer_norm/large_mean", target=_NATIVE, op="layer_norm", delegated=False),
     finding(
         "Native add scales the wrong operand where the first has one element",

@@ -5,7 +5,7 @@ from __future__ import annotations
 RECOGNISED = {
     "arm_inplace_state": "RewriteInplaceArithmeticPass",
     "arm_var_of_all": "DecomposeVarPass",
-    "exir_cse_literals": "CSEPass._make_hashable writes a node",
+    "exir_cse_literals": "CSEPass._make_hashable represents a node",
     "exir_cse_zeros": "Exir's CSE takes 0.0 and -0.0",
     "exir_picture_dim_order": "Exir gives pictures of batch size 1",
     "exir_split_fixes_length": "split_with_sizes_copy",
@@ -20,7 +20,7 @@ RECOGNISED = {
     "mlx_item_of_bool": "_sample_handler",
     "mlx_kv_cache_passes": "RemoveNoOpsPass (backends/mlx/passes.py) removes the full slice",
     "mlx_number_beside_integers": "_make_binary_handler",
-    "mlx_rms_norm_dims": "RMSNormMatch.maybe_create (passes.py) does not look at the dimensions",
+    "mlx_rms_norm_dims": "RMSNormMatch.maybe_create (passes.py) does not check the dimensions",
     "mlx_sort_direction": "_sort_handler",
     "runtime_add_alpha": "Native add scales the wrong operand",
     "runtime_cat_channels_last": "op_cat.cpp",

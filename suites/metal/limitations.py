@@ -28,29 +28,34 @@ def _named(op: str, variants: str) -> str:
 _MATMUL = [
     _lower(
         _named("mm", "transposed_left left_transposed_after_kernel transposed_of_*"),
-        "aoti_torch_mps_mm_out (op_mm.mm) looks at the strides of its second operand only. Of the "
-        "first it reads the memory row by row, whatever its strides.",
+        "aoti_torch_mps_mm_out (op_mm.mm) checks the strides of its second operand only. It reads "
+        "the first operand row by row, whatever its strides, so the product with a transposed "
+        "first operand is wrong.",
         _RUNTIME + "ops/op_mm.mm",
         "mm_out: self strides (1, ",
     ),
     _lower(
         "mm/expanded_into_bmm|bmm/dynamic_scores",
-        "aoti_torch_mps_bmm_out (op_bmm.mm) takes row-major operands only; Inductor hands on the "
-        "transposed view of a 3-D operand, as the BLAS of other devices takes it.",
+        "aoti_torch_mps_bmm_out (op_bmm.mm) takes row-major operands only, but Inductor passes a "
+        "transposed view of a 3-D operand, as it may to the BLAS of other devices. The runtime "
+        "raises an error.",
         _RUNTIME + "ops/op_bmm.mm",
         "bmm_out: mat2 strides",
     ),
     _lower(
         "relative_attention/one_frame",
         "aoti_torch_mps_bmm_out (op_bmm.mm) compares all strides with those of a contiguous "
-        "tensor, those of dimensions of size 1 included, which Inductor leaves as they come.",
+        "tensor, including the strides of dimensions of size 1, which Inductor leaves arbitrary. "
+        "It refuses operands that are contiguous in fact.",
         _RUNTIME + "ops/op_bmm.mm",
         "are not exactly those of a contiguous tensor",
     ),
     _lower(
         "mm/plus_number",
-        "Inductor makes an addmm of a product and a number, and with max_autotune, which "
-        "metal_backend.py asks for, tuned_addmm reads the stride of a bias that has no dimension.",
+        "Inductor makes an addmm of a product plus a number. With max_autotune, which "
+        "metal_backend.py enables, tuned_addmm reads the first stride of the bias, and a 0-D "
+        "bias has none: lowering raises IndexError. Workaround: a bias with a dimension, "
+        "`shift.reshape(1)`.",
         "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/kernel/mm.py",
         "list index out of range",
     ),
@@ -58,9 +63,9 @@ _MATMUL = [
     Limitation(
         target="metal:bf16",
         case="addmm/two_shapes_of_bias",
-        reason="aoti_torch_mps_addmm_out (op_addmm.mm) keeps compiled graphs by the sizes of the "
-        "factors and the rank of the bias: a bias of another shape runs through the graph of the "
-        "first.",
+        reason="aoti_torch_mps_addmm_out (op_addmm.mm) caches compiled graphs by the sizes of the "
+        "factors and the rank of the bias, not by the shape of the bias. A second addmm whose "
+        "bias has another shape reuses the graph of the first and is wrong.",
         link=_RUNTIME + "ops/op_addmm.mm",
         stage="lower",
         error="differs from an earlier call's, whose graph is reused",
@@ -84,9 +89,10 @@ _CONVOLUTION = [
                 "cat/of_convolutions|parakeet/encoder|parakeet/encoder_eager_attention",
             )
         ),
-        "Inductor's layout optimization makes the operands of 2-D convolutions channels-last where "
-        "that promises to be faster and all sizes are known; aoti_torch_mps_convolution "
-        "(op_convolution.mm) reads them as if they were contiguous.",
+        "Inductor's layout optimization makes the operands of 2-D convolutions channels-last "
+        "where all sizes are known and its heuristic expects a gain. aoti_torch_mps_convolution "
+        "(op_convolution.mm) reads them as if they were contiguous, so results are silently "
+        "wrong. Workaround: `torch._inductor.config.layout_optimization = False` before lowering.",
         _ISSUES + "22951",
         "convolution: input strides",
     ),
@@ -118,29 +124,32 @@ _VIEWS = [
                 _named(_SDPA, "one_projection one_projection_after_kernel"),
             )
         ),
-        "aoti_torch__reinterpret_tensor (shims/memory.cpp) makes of a view that begins later a "
-        "Metal buffer of its own, from what the memory holds while the GPU has yet to fill it.",
+        "aoti_torch__reinterpret_tensor (shims/memory.cpp) copies a view with a storage offset "
+        "into a new Metal buffer. It copies at once, before the GPU has written the memory, so "
+        "the kernel that reads the view gets stale values.",
         _ISSUES + "22956",
         "into memory of this run",
     ),
     _lower(
         "cat/of_pools",
-        "aoti_torch__reinterpret_tensor (shims/memory.cpp) makes a dense copy of a view with "
-        "holes. The kernel that fills the part of a concatenation writes to the copy, beside it "
-        "where it goes by the view's strides.",
+        "aoti_torch__reinterpret_tensor (shims/memory.cpp) makes a dense copy of a view with gaps "
+        "between its rows. The kernel that writes one part of a cat writes into this copy, with "
+        "the strides of the view: the result never gets the part, and the kernel writes past the "
+        "copy.",
         _ISSUES + "22983",
         "index a dense copy of the view",
     ),
     _lower(
         _named("topk", "transposed_of_* transposed_input transposed_after_kernel"),
-        "aoti_torch_mps_topk (op_topk.mm) hands the memory of its operand to MPSGraph with its "
-        "sizes, without its strides.",
+        "aoti_torch_mps_topk (op_topk.mm) passes the memory and the sizes of its operand to "
+        "MPSGraph, but not the strides, so a transposed operand gives wrong values.",
         _RUNTIME + "ops/op_topk.mm",
         "topk: self strides (1, ",
     ),
     _lower(
         "topk/int32",
-        "aoti_torch_mps_topk (op_topk.mm) refuses every dtype but float32 and bfloat16.",
+        "aoti_torch_mps_topk (op_topk.mm) refuses every dtype except float32 and bfloat16, but "
+        "MetalPartitioner delegates a topk of any dtype.",
         _RUNTIME + "ops/op_topk.mm",
         "topk: self dtype int32",
     ),
@@ -153,40 +162,48 @@ _ATTENTION = [
             "head_dim_8 head_dim_32 head_dim_72 head_dim_80 head_dim_100 head_dim_192 head_dim_512",
         )
         + "|relative_attention/head_dim_12",
-        "op_sdpa.mm has kernels for head dimensions of 64, 96, 128 and 256 only, and Inductor "
-        "does not know.",
+        "op_sdpa.mm has kernels for head dimensions 64, 96, 128 and 256 only. Inductor does not "
+        "know this and calls it for any head dimension; the runtime raises an error. Workaround: "
+        "pad queries, keys and values to the next of these sizes, and pass `scale`.",
         _RUNTIME + "ops/op_sdpa.mm",
         "is not 64, 96, 128 or 256",
     ),
     _lower(
         _SDPA + "/last_stride_not_one",
-        "op_sdpa.mm refuses operands whose last dimension is not the innermost.",
+        "op_sdpa.mm refuses an operand whose last dimension does not have stride 1, which "
+        "Inductor passes unchanged.",
         _RUNTIME + "ops/op_sdpa.mm",
         "do not end in 1",
     ),
     _lower(
         _SDPA + "/three_dimensions",
-        "op_sdpa.mm reads the sizes of four dimensions without asking for the rank.",
+        "op_sdpa.mm reads four sizes without checking the rank, so queries, keys and values of "
+        "three dimensions are not supported. Workaround: add a dimension of size 1, `q[None]`.",
         _RUNTIME + "ops/op_sdpa.mm",
         "query rank 3 is not 4",
     ),
     _lower(
         _SDPA + "/values_of_other_size",
-        "op_sdpa.mm takes the values to have the keys' shape and does not look.",
+        "op_sdpa.mm assumes that values have the shape of keys and does not check it. Values of "
+        "another size are read wrongly.",
         _RUNTIME + "ops/op_sdpa.mm",
         "value shape (1, 2, 5, 128) is not",
     ),
     _lower(
         _named(_SDPA, "causal_longer_keys causal_longer_queries"),
-        "The causal mask in op_sdpa.mm lets the last query see the last key; torch's lets the "
-        "first see the first.",
+        "The causal mask in op_sdpa.mm aligns the last query with the last key. In torch it "
+        "aligns the first query with the first key, so results differ where there are not as "
+        "many keys as queries. Workaround: pass the mask as `attn_mask` instead of "
+        "`is_causal=True`.",
         _RUNTIME + "ops/op_sdpa.mm",
         "aligns the last query with the last key",
     ),
     _lower(
         _named(_SDPA, "*_a_head_each *_a_batch_each *_padding_of_batches"),
-        "op_sdpa.mm finds a mask by its stride over heads and the number of the head among all "
-        "batches: one that is shared by heads or by batches, but not by both, is not found.",
+        "op_sdpa.mm locates the mask of a head from the mask's stride over heads and the head's "
+        "number counted over all batches. It reads the wrong mask when heads share a mask but "
+        "batches do not, or the reverse. Workaround: expand the mask to all batches and heads, "
+        "and clone it.",
         _RUNTIME + "ops/op_sdpa.mm",
         "is neither one mask for all nor one for each",
     ),
@@ -196,9 +213,10 @@ _INT4 = [
     Limitation(
         target=_ALL,
         case="linear/int4_second_columns|linear/int4_turned",
-        reason="The shape rule of torchao's 4-bit operator (experimental/ops/mps/mps_op_lib.py) "
-        "asserts contiguous activations, and its module (UIntxWeightOnlyQuantizedLinear) does not "
-        "make them so.",
+        reason="The Meta kernel of torchao's 4-bit linear (experimental/ops/mps/mps_op_lib.py) "
+        "asserts that activations are contiguous, and UIntxWeightOnlyQuantizedLinear, which "
+        "replaces torch.nn.Linear, does not make them contiguous. Workaround: `.contiguous()` "
+        "before the layer.",
         link=_TORCHAO + "ops/mps/mps_op_lib.py",
         stage="export",
         error="AssertionError",
@@ -206,8 +224,9 @@ _INT4 = [
     Limitation(
         target=_ALL,
         case="linear/int4_1d",
-        reason="UIntxWeightOnlyQuantizedLinear (experimental/quant_api.py) asserts activations of "
-        "two dimensions or more, where torch.nn.Linear takes a vector.",
+        reason="UIntxWeightOnlyQuantizedLinear (experimental/quant_api.py), which replaces "
+        "torch.nn.Linear, asserts that activations have two dimensions or more; torch.nn.Linear "
+        "also takes a vector. Workaround: `layer(x[None])[0]`.",
         link=_TORCHAO + "quant_api.py",
         stage="export",
         error="AssertionError",
@@ -218,9 +237,10 @@ _REDUCTIONS = [
     Limitation(
         target=_ALL,
         case="amax/metal_dynamic_into_buffer",
-        reason="MetalKernel.store writes what follows a reduction without the guard that "
-        "store_reduction has: every lane reads the buffer and writes it, and adds what another one "
-        "has added.",
+        reason="MetalKernel.store (codegen/mps.py of Inductor) writes results computed after a "
+        "reduction without the guard that store_reduction has. Every lane reads and writes the "
+        "buffer, so a lane may add to a value that another lane has already updated. Workaround: "
+        "a fixed length of at most 32, which takes one group.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/mps.py",
         stage="run",
         error="without a barrier between",
@@ -231,9 +251,9 @@ _SIZES = [
     Limitation(
         target=_ALL,
         case="floor_divide/metal_dynamic_by_rows",
-        reason="torch.export declares a minimum of 1 in range_constraints and leaves the symbol's "
-        "range in its ShapeEnv at 2 and more. Inductor simplifies sizes by the latter: 1 // rows "
-        "becomes 0, for one row, too. AOTInductor on a CPU does the same.",
+        reason="torch.export declares a minimum of 1 in range_constraints, but the range of the "
+        "symbol in its ShapeEnv begins at 2. Inductor simplifies sizes with the latter: 1 // "
+        "rows becomes 0, which is wrong for one row. AOTInductor on a CPU has the same defect.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/sizevars.py",
         stage="compare",
         outcome=Status.MISMATCH,

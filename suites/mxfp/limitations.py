@@ -8,10 +8,10 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:mxfp*",
         case="mxfp_conv2d/stride_remainder",
-        reason="TOSA wants a stride that ends at the border of the padded image. "
-        "SizeAdjustInputPass cuts the image for aten.convolution only, and "
-        "RewriteMXFPConv2dPass takes padding and stride as they are, so the graph is invalid; "
-        "the reference model aborts over it.",
+        reason="TOSA requires that the stride divides the padded image exactly. "
+        "SizeAdjustInputPass crops the image for aten.convolution only, and "
+        "RewriteMXFPConv2dPass passes padding and stride unchanged, so the graph is invalid and "
+        "the reference model aborts. Workaround: choose an image size that the stride divides.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/_passes/"
         "rewrite_mxfp_conv2d.py",
         stage="lower",

@@ -30,16 +30,17 @@ LIMITATIONS = [
     Limitation(
         target="portable:fp32+cse|mlx:fp32-passes+cse",
         case="cse/zeros|mlx_cse/zeros",
-        reason="CSEPass._make_hashable writes numbers as they are, and Python finds 0.0 and -0.0 "
-        "equal: products with both become one.",
+        reason="CSEPass._make_hashable puts numbers into its keys unchanged, and 0.0 == -0.0 in "
+        "Python: products with both become one. Workaround: leave the pass out.",
         link=_SOURCE + "exir/passes/cse_pass.py",
         error="the passes do not keep outputs",
     ),
     Limitation(
         target="portable:fp32+cse|mlx:fp32-passes+cse",
         case="cse/length_and_number|mlx_cse/length_and_number",
-        reason="CSEPass._make_hashable writes a node as its value number, a plain integer: a size "
-        "that is value number 1 and the number 1 are one key.",
+        reason="CSEPass._make_hashable represents a node by its value number, a plain integer: a "
+        "size that has value number 1 and the literal 1 get the same key. Workaround: leave the "
+        "pass out.",
         link=_SOURCE + "exir/passes/cse_pass.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -47,8 +48,9 @@ LIMITATIONS = [
     Limitation(
         target="mlx:fp32-passes+collapse_dtype_conversion",
         case="mlx_collapse_dtype/to_int_and_back",
-        reason="CollapseDtypeConversionPass keeps the last of two casts in a row, whatever the "
-        "first one rounds: a cast to integers and back leaves the fraction.",
+        reason="CollapseDtypeConversionPass removes the first of two successive casts even if it "
+        "rounds: a cast to integers and back keeps the fraction. Workaround: `torch.trunc` in "
+        "place of the casts, or lower without the pass.",
         link=_SOURCE + "backends/mlx/passes.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -56,17 +58,17 @@ LIMITATIONS = [
     Limitation(
         target="mlx:fp32-passes+collapse_dtype_conversion",
         case="mlx_collapse_dtype/to_bfloat16_and_back",
-        reason="CollapseDtypeConversionPass drops a rounding to bfloat16; what is computed is "
-        "within the bounds of a program with it.",
+        reason="CollapseDtypeConversionPass removes a rounding to bfloat16. The result stays "
+        "within the bounds of a program with the rounding.",
         link=_SOURCE + "backends/mlx/passes.py",
         error="the passes do not keep outputs",
     ),
     Limitation(
         target="mlx:fp32-passes+*mlx_reinplace",
         case="mlx_reinplace/state|mlx_reinplace/returned|mlx_in_order/state|mlx_in_order/returned",
-        reason="reinplace_pass records what operators read, not what the graph's output does: it "
-        "writes over values that the program returns or keeps. MLX's builder finds out and copies; "
-        "exir's own kernels do not.",
+        reason="reinplace_pass records the inputs of operators but not those of the output node, "
+        "so it overwrites values that the program returns or stores. MLX's builder detects this "
+        "and copies; exir's own kernels do not. Workaround: leave the pass out.",
         link=_REINPLACE,
         error="the passes do not keep outputs",
     ),
@@ -77,8 +79,8 @@ LIMITATIONS = [
         "mlx_in_order/clone_before_write|mlx_in_order/nothing_added|mlx_in_order/dynamic*|"
         "mlx_in_order/entangled|mlx_in_order/twice_the_same|mlx_in_order/view_of_written|"
         "mlx_in_order/input|mlx_in_order/squares_used_twice",
-        reason="reinplace_pass gives its nodes the value of those that they replace, and none of "
-        "their other metadata: stack traces are gone.",
+        reason="reinplace_pass copies to its new nodes only the value of the nodes that they "
+        "replace and none of their other metadata: stack traces are lost.",
         link=_REINPLACE,
         error="no stack trace",
     ),
@@ -86,7 +88,7 @@ LIMITATIONS = [
         target="tosa:fp|tosa:fp+*",
         case="arm_asin_and_acos/both",
         reason="DecomposeAsinAndAcosPass has rational coefficients for x*x but passes abs(x) "
-        "below 0.5: off by 1.2e-3.",
+        "below 0.5: the error is 1.2e-3.",
         link=_ARM + "decompose_asin_and_acos_pass.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -94,8 +96,8 @@ LIMITATIONS = [
     Limitation(
         target="tosa:fp|tosa:fp+*",
         case="arm_atan/atan",
-        reason="DecomposeAtanPass approximates by a rational function of five coefficients, "
-        "whose minimax error on [-1, 1] is 1.3e-4.",
+        reason="DecomposeAtanPass uses a rational approximation with five coefficients, whose "
+        "minimax error on [-1, 1] is 1.3e-4.",
         link=_ARM + "decompose_atan_pass.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -103,8 +105,8 @@ LIMITATIONS = [
     Limitation(
         target="tosa:fp|tosa:fp+*",
         case="arm_elu/elu|arm_expm1/expm1",
-        reason="DecomposeExpm1Pass, which ELU and SELU use as well, takes four terms of the Taylor "
-        "series up to abs(x) = 0.35, where the fifth is 4.4e-5.",
+        reason="DecomposeExpm1Pass (also used for ELU and SELU) uses four terms of the Taylor "
+        "series up to abs(x) = 0.35, where the fifth term is 4.4e-5.",
         link="https://github.com/pytorch/executorch/pull/13274",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -112,9 +114,10 @@ LIMITATIONS = [
     Limitation(
         target="tosa:fp+decompose_var",
         case="arm_var/all|arm_var/both",
-        reason="DecomposeVarPass makes a variance of all elements that keeps no dimension "
-        "one of shape (1,): it multiplies a sum without dimensions by a number in a tensor of one. "
-        "In the delegate a later pass and the shape that the program plans hide it.",
+        reason="DecomposeVarPass returns shape (1,) instead of () for the variance of all "
+        "elements without keepdim, because it multiplies a 0-D sum by a tensor of one element. "
+        "In a delegate a later pass and the planned shape hide this. Workaround: `x.var((0, 1), "
+        "keepdim=True).reshape(())`.",
         link=_ARM + "decompose_var_pass.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -122,15 +125,15 @@ LIMITATIONS = [
     Limitation(
         target="portable:fp32+enforce_contiguous",
         case="contiguous/cast",
-        reason="EnforceContiguousDimOrder removes every _to_dim_order_copy as a change of layout, "
-        "a cast too.",
+        reason="EnforceContiguousDimOrder removes every _to_dim_order_copy as if it changed only "
+        "the layout, including casts. Workaround: leave the pass out.",
         link=_SOURCE + "backends/transforms/enforce_contiguous_dim_order.py",
         error="the passes do not keep outputs",
     ),
     Limitation(
         target="portable:fp32+enforce_contiguous",
         case="contiguous/to_last|contiguous/cloned|contiguous/kept|contiguous/pooled",
-        reason="EnforceContiguousDimOrder makes clones without stack traces.",
+        reason="EnforceContiguousDimOrder creates clones without stack traces.",
         link=_SOURCE + "backends/transforms/enforce_contiguous_dim_order.py",
         error="no stack trace",
     ),

@@ -11,8 +11,8 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="mlx:fp32",
         case="prequantized/mxfp8_decoder",
-        reason="The module decodes its weight with what executorch.extension.llm.export.mx "
-        "registers, which 1.4.1 does not have.",
+        reason="The module decodes its weight with an operator of "
+        "executorch.extension.llm.export.mx, which 1.4.1 does not have.",
         stage="build",
         error="executorch.extension.llm.export.mx",
         shown_as=Status.UNSUPPORTED,
@@ -21,9 +21,10 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8|xnnpack:int8_per_tensor",
         case="int_shared/halves_of_a_conv",
-        reason="The two slices of one convolution share the dequantize in front of them: "
-        "get_node_and_deps (partition/config/generic_node_configs.py) of 1.4.1 marks it as one "
-        "that needs no code, and a slice from int8 to float32 is left, which XNNPACK refuses.",
+        reason="Two slices of one convolution share a dequantize. get_node_and_deps "
+        "(partition/config/generic_node_configs.py) of 1.4.1 treats it as implicit, although a "
+        "slice in float32 also reads it: XNNPACK gets a slice from int8 to float32 and refuses "
+        "it.",
         link="https://github.com/pytorch/executorch/blob/v1.4.1/backends/xnnpack/partition/config/"
         "generic_node_configs.py",
         stage="run",
@@ -33,10 +34,10 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8|xnnpack:int8_per_tensor",
         case="int_linear/one_layer_twice",
-        reason="NodeVisitor.define_tensor returns the value that it made of a node before, "
-        "whatever quantization is asked for. A bias is quantized in units of input scale times "
-        "weight scale (QuantParams.from_bias), so the second use of a layer gets the bias in the "
-        "units of the first.",
+        reason="NodeVisitor.define_tensor returns the value that it created for a node before, "
+        "even if another quantization is requested. A bias is quantized in units of input scale "
+        "times weight scale (QuantParams.from_bias), so the second use of a layer gets the bias "
+        "in the units of the first. Workaround: a copy of the layer for each use.",
         link=_XNNPACK + "operators/node_visitor.py",
         stage="compare",
         error="elements exceed the bound",
@@ -45,9 +46,10 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="int_add/channels_last",
-        reason="ChannelsLastTaggedReshapePass.is_nhwc_node looks at meta['val'][0] of the input "
-        "behind a dequantize, which is the first image and not the tensor, and takes a "
-        "channels-last input for contiguous: the delegate's result has its dimensions permuted.",
+        reason="ChannelsLastTaggedReshapePass.is_nhwc_node reads meta['val'][0] of the input "
+        "behind a dequantize, which is the first image instead of the tensor. It takes a "
+        "channels-last input for contiguous, and the delegate returns a result with permuted "
+        "dimensions. Workaround: `x.contiguous()` when the model is exported and when it is run.",
         link=_XNNPACK + "_passes/channels_last_tagged_reshape_pass.py",
         stage="run",
         error="method->execute() failed with error 0x10",
@@ -55,8 +57,9 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="int_add/number_that_is_a_sum",
-        reason="The same meta['val'][0] in is_nhwc_node: an input without dimensions, here a sum "
-        "that runs outside the delegate, has no first element.",
+        reason="ChannelsLastTaggedReshapePass.is_nhwc_node reads meta['val'][0] of the input "
+        "behind a dequantize, which raises an error for a 0-D tensor, here a sum computed "
+        "outside the delegate. Workaround: `keepdim=True`, so that the sum has dimensions.",
         link=_XNNPACK + "_passes/channels_last_tagged_reshape_pass.py",
         stage="lower",
         error="invalid index of a 0-dim tensor",
@@ -64,9 +67,9 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="int_conv2d/same_even_kernel_relu",
-        reason="The convolution decomposes after quantization, so its pad has no quantize after "
-        "it. TOSAPartitioner._detag_boundary_nodes still leaves it in a partition with the "
-        "dequantize before it: a delegate declared float32 that returns int8.",
+        reason="The convolution is decomposed after quantization, so its pad has no quantize "
+        "after it. TOSAPartitioner._detag_boundary_nodes still leaves the pad in a partition "
+        "with the dequantize before it: a delegate declared to return float32 returns int8.",
         link=_ARM + "tosa/partitioner.py",
         stage="run",
         error=" bytes int8(1, 1, 9, 3) for a planned tensor of 108 bytes",
@@ -74,10 +77,10 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:fp32",
         case="prequantized/int8_rows|prequantized/intx*",
-        reason="ConvertToLinearPass.create_linear puts linear(x, weight) in place of all that came "
-        "of a torch.nn.Linear, and takes for the weight whatever its first argument leads to: the "
-        "codes. Scales are dropped, and the delegate's result is the product with the codes "
-        "(docs/findings.md).",
+        reason="ConvertToLinearPass.create_linear replaces all nodes of a torch.nn.Linear with "
+        "linear(x, weight) and takes the integer codes for the weight. The scales are dropped, "
+        "and the delegate returns the product with the codes (docs/findings.md). Workaround: "
+        "leave the layer to the portable kernels, or quantize with PT2E and `XNNPACKQuantizer`.",
         link=_XNNPACK + "_passes/convert_to_linear.py",
         stage="compare",
         error="elements exceed the bound",
@@ -86,9 +89,9 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="prequantized/intx4_groups",
-        reason="TOSAPartitioner takes a linear layer without a look at its weight, which "
-        "dequantize_affine computes outside of the delegate; RewriteConvPass._rewrite_weight "
-        "permutes it at compile time and needs it constant.",
+        reason="TOSAPartitioner delegates a linear layer without checking its weight, which "
+        "dequantize_affine computes outside the delegate. RewriteConvPass._rewrite_weight "
+        "permutes the weight at compile time and needs it to be constant.",
         link=_ARM + "_passes/rewrite_conv_pass.py",
         stage="lower",
         error="unsupported param type, call_function",

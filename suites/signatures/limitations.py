@@ -8,10 +8,11 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="null:*|portable:*|xnnpack:*|tosa:fp|mlx:*",
         case="state/from_one",
-        reason="A buffer that the program writes to begins as zeros, whatever the module holds: "
-        "the emitter leaves its values out, but where InitializedMutableBufferPass "
-        "(exir/passes/init_mutable_pass.py) has named it; MLX's load_mutable_buffers "
-        "(runtime/MLXInterpreter.h) fills with zeros too.",
+        reason="A buffer that the program writes begins as zeros, whatever its initial value in "
+        "the module. The emitter omits the values unless InitializedMutableBufferPass "
+        "(exir/passes/init_mutable_pass.py) lists the buffer, and MLX's load_mutable_buffers "
+        "(runtime/MLXInterpreter.h) also fills it with zeros. Workaround: name the buffer in "
+        "`InitializedMutableBufferPass`, except for MLX.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/passes/init_mutable_pass.py",
         stage="compare",
         error="elements exceed the bound",
@@ -20,8 +21,9 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="inputs/numbers_flags_none",
-        reason="ProgramBuilder (builder/program_builder.py) raises for an input that is a number, "
-        "a flag or None, though the exported graph has it as a constant and reads it nowhere.",
+        reason="ProgramBuilder (builder/program_builder.py) raises an error for an input that is "
+        "a number, a bool or None, although export made it a constant that the graph does not "
+        "read. Workaround: leave the input out of the exported signature.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/builder/"
         "program_builder.py",
         stage="lower",
@@ -30,9 +32,9 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="state/*",
-        reason="RewriteInplaceArithmeticPass replaces add_, sub_, mul_ and div_ with operators "
-        "that write nothing, before anything is quantized: a buffer keeps its first value "
-        "(docs/findings/arm_inplace_state.py).",
+        reason="RewriteInplaceArithmeticPass, run before quantization, replaces add_, sub_, mul_ "
+        "and div_ with operators that do not write, so a buffer keeps its first value "
+        "(docs/findings/arm_inplace_state.py). Workaround: `self.seen.copy_(self.seen + x)`.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/_passes/"
         "rewrite_inplace_arithmetic_pass.py",
         stage="quantize",

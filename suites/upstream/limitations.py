@@ -15,10 +15,10 @@ from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
 
 _ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*"
-_SKIPS = "Upstream's own runner skips such a program as a bad test."
+_SKIPS = "Upstream's own runner skips such programs as bad tests."
 _FLOOR = (
-    "floor(a / b), which of an infinity is infinite. ATen's floor division, as Python's, is the "
-    "quotient of what is left without the remainder, and infinity has none: NaN."
+    "floor(a / b), which is infinite for an infinite a. ATen and Python compute (a - a % b) / b, "
+    "and the remainder of infinity is NaN."
 )
 
 
@@ -31,7 +31,7 @@ def _as_ours(target: str, case: str, cases: str) -> Limitation:
 
 
 def _seeded(entry: Limitation) -> Limitation:
-    """The same where it takes the values of one seed to show."""
+    """Restrict a limitation to the seed with which it shows."""
     return replace(entry, seed=0)
 
 
@@ -39,7 +39,7 @@ _EVERYWHERE = [
     Limitation(
         target=_ALL,
         case=cases,
-        reason=f"{what}: eager refuses the program. {_SKIPS}",
+        reason=f"{what}, so eager PyTorch refuses the program. {_SKIPS}",
         stage="build",
         error=error,
         shown_as=Status.UNSUPPORTED,
@@ -47,7 +47,7 @@ _EVERYWHERE = [
     for cases, what, error in [
         (
             _of("linear", "batch_sizes_* dtype leading_batch_* no_bias_0 no_bias_dtype"),
-            "The input has not as many features as the layer",
+            "The number of input features differs from the layer's",
             "shapes cannot be multiplied",
         ),
         (
@@ -88,7 +88,8 @@ _XNNPACK = [
         target="xnnpack:fp32",
         case=_of("exp", "edge_cases_1"),
         reason="f32-vexp (src/f32-vexp/rational-3-2.c.in) clamps its argument, and on x86 the "
-        "maximum of NaN and -127 is -127: exp(NaN) is 0.",
+        "maximum of NaN and -127 is -127: exp(NaN) is 0. Workaround: none in the model but for a "
+        "`torch.where(x.isnan(), x, x.exp())`.",
         link="https://github.com/google/XNNPACK/blob/master/src/f32-vexp/rational-3-2.c.in",
         stage="compare",
         error="elements exceed the bound",
@@ -117,8 +118,8 @@ _TOSA = [
         Limitation(
             target="tosa:fp",
             case=_of("logsigmoid", "dtype"),
-            reason="DecomposeLog1pPass takes log(1 + x) above 1e-3, of which the sum keeps few "
-            "digits.",
+            reason="DecomposeLog1pPass computes log(1 + x) for x above 1e-3, and the sum loses "
+            "digits of x.",
             link="https://github.com/pytorch/executorch/pull/16318",
             stage="compare",
             error="elements exceed the bound",
@@ -130,8 +131,8 @@ _TOSA = [
     Limitation(
         target="tosa:fp",
         case=_of("pow", "edge_cases_*"),
-        reason="TOSA leaves POW unpredictable for 0 to the power of 0, for infinities and for NaN; "
-        "the partitioner hands over every pow.",
+        reason="TOSA leaves POW unpredictable for 0 to the power of 0, for infinities and for "
+        "NaN, and the partitioner delegates every pow.",
         link="https://www.mlplatform.org/tosa/tosa_spec.html#_pow",
         stage="run",
         error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
@@ -142,7 +143,8 @@ _FLOORED = [
     Limitation(
         target="tosa:fp|mlx:*|metal:*",
         case=_of("floor_divide", "edge_cases_2"),
-        reason=f"It is computed as {_FLOOR} Upstream does not ask backends for it.",
+        reason=f"The delegate computes {_FLOOR} Upstream's suite does not test backends with "
+        "infinities here.",
         stage="compare",
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
@@ -154,16 +156,16 @@ _MLX = [
         _as_ours("portable:fp32", "convolution/3d", _of("conv3d", "depthwise groups")),
         target="mlx:*",
         case=_of("conv3d", "depthwise groups") + "|" + _of("convtranspose3d", "depthwise groups"),
-        reason="MLX takes no convolution of groups in three dimensions, and "
-        "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "
-        "rank 3 and 4 only.",
+        reason="MLX has no 3-D convolution with groups. The portable kernel does not run it "
+        "either: check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts "
+        "inputs of rank 3 and 4 only.",
     ),
     Limitation(
         target="mlx:*",
         case=_of("median", "with_indices_* keepdim_with_indices_*"),
-        reason="The program returns a torch.return_types.median, which torch's trees cannot "
-        "write down, and the emitter writes down the tree of the outputs. Mended in torch after "
-        "2.13.",
+        reason="The program returns a torch.return_types.median. The emitter serializes the tree "
+        "of the outputs, and torch cannot serialize this type. Fixed in torch after 2.13. "
+        "Workaround: return a tuple of values and indices.",
         link="https://github.com/pytorch/pytorch/issues/197104",
         stage="to_executorch",
         error="No registered serialization name",
@@ -198,16 +200,17 @@ _METAL = [
             _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
                         "num_layers_* return_hidden_states seq_lengths_1 seq_lengths_2 with_*")),
         reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
-        "(shims/memory.cpp) makes of a view that begins later a Metal buffer of its own, from "
-        "what the memory holds while the GPU has yet to fill it.",
+        "(shims/memory.cpp) copies a view with a storage offset into a new Metal buffer at once, "
+        "before the GPU has written the memory.",
     ),
     copy_limitation(METAL, "metal:fp32", "relative_attention/one_frame",
                     _of("lstm", "batch_sizes_*")),
     Limitation(
         target="metal:*",
         case=_of("mean", "output_dtype_1 output_dtype_2"),
-        reason="The mean is asked for in float64, which Metal does not have: MetalPartitioner "
-        "takes it all the same, and Inductor's MPS code has no type of that name.",
+        reason="The program requests the mean in float64, which Metal does not have. "
+        "MetalPartitioner delegates the node all the same, and Inductor's MPS code raises "
+        "KeyError for the dtype. Workaround: request float32.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/mps.py",
         stage="lower",
         error="KeyError: torch.float64",

@@ -89,16 +89,22 @@ def test_patterns_and_words_name_targets() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("xnpack", "'xnpack' names no target, which is backend:recipe; did you mean 'xnnpack'?"),
+        (
+            "xnpack",
+            "unknown target 'xnpack'; targets are spelled backend:recipe; did you mean 'xnnpack'?",
+        ),
         ("defualt", "did you mean 'default'?"),
-        ("fp32", "'fp32' is a recipe; targets are spelled backend:recipe, and *:fp32 is fp32 on"),
+        (
+            "fp32",
+            "'fp32' is a recipe; targets are spelled backend:recipe, and *:fp32 selects it on",
+        ),
         ("xnpack:*", "no backend matches 'xnpack'; did you mean 'xnnpack'?"),
         ("*:fp33", "no recipe matches 'fp33'; did you mean 'fp32'?"),
-        ("tosa:q*", "no recipe matches 'q*'; there are: fp, int, mxfp4"),
+        ("tosa:q*", "no recipe matches 'q*'; choose from fp, int, mxfp4"),
         ("xnnpack:fp23", "no recipe 'fp23'; did you mean 'fp32'?"),
         ("*:fp32+cze", "did you mean 'cse'?"),
-        ("x*nn:fp!", "is no pattern of targets"),
-        ("", "there are: portable, xnnpack"),
+        ("x*nn:fp!", "is not a pattern of targets"),
+        ("", "choose from portable, xnnpack"),
     ],
 )
 def test_what_names_no_target_says_what_would(text: str, words: str) -> None:

@@ -61,8 +61,8 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> str:
         groups[after.target, describe_move(before, after)].append(after.case)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     body = [
-        [code(target), f"{len(cases):,}", prose(said, _REASON), _examples(cases)]
-        for (target, said), cases in ordered[:_CAUSES]
+        [code(target), f"{len(cases):,}", prose(description, _REASON), _examples(cases)]
+        for (target, description), cases in ordered[:_CAUSES]
     ]
     head = ["target", "cells", "change", "examples"]
     return "\n\n".join([table(head, body), *more(len(ordered) - _CAUSES)])
@@ -71,8 +71,8 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> str:
 def _changes(changes: list[tuple[Change, str, str]]) -> str:
     """Group changes of cells whose verdict stays the same by kind and target."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for change, kind, said in changes:
-        groups[kind, change.target].append(f"{code(change.id, 120)}: {prose(said, _REASON)}")
+    for change, kind, description in changes:
+        groups[kind, change.target].append(f"{code(change.id, 120)}: {prose(description, _REASON)}")
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1])))
     body = [
         [prose(kind), code(target), f"{len(some):,}", some[0]]

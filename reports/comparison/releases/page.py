@@ -72,8 +72,8 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> list[dict[str, object]]
 def _grouped(lines: list[tuple[str, str, str, str]]) -> list[dict[str, object]]:
     """Group cells with their details by change and target, largest group first."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for what, target, cell, said in lines:
-        groups[what, target].append((cell, said))
+    for what, target, cell, description in lines:
+        groups[what, target].append((cell, description))
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     return [
         {

@@ -32,5 +32,5 @@ def _cell(before: CellFacts, after: CellFacts) -> dict[str, str]:
     return {"cell": f"{after.case}@{after.target}", "what": describe_move(before, after)}
 
 
-def _change(change: Change, kind: str, said: str) -> dict[str, str]:
-    return {"cell": change.id, "kind": kind, "what": said}
+def _change(change: Change, kind: str, description: str) -> dict[str, str]:
+    return {"cell": change.id, "kind": kind, "what": description}

@@ -46,11 +46,12 @@ def describe_move(before: CellFacts, after: CellFacts) -> str:
     """Describe a change between pass and failure, with its cause."""
     failing = after if before.outcome.is_pass else before
     why = failing.limitation or failing.error
-    said = f"{_ended(before)} → {_ended(after)}"
-    return f"{said}: {why}" if why else said
+    description = f"{_ended(before)} → {_ended(after)}"
+    return f"{description}: {why}" if why else description
 
 
 _BETTER = {
+    ChangeKind.NEWLY_UNSUPPORTED: "newly supported",
     ChangeKind.DELEGATION_LOST: "delegation gained",
     ChangeKind.NUMERICS_WORSE: "numerics better",
     ChangeKind.BOUND_UP: "bound down",

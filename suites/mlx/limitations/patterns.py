@@ -17,8 +17,10 @@ PATTERNS: list[Limitation] = [
         target="mlx:fp32",
         case="rms_norm/mean_over_other_dim|rms_norm/mean_over_two_dims|"
         "rms_norm/mean_without_keepdim",
-        reason="RMSNormMatch.maybe_create (passes.py) does not look at the dimensions of the mean "
-        "nor at keepdim: every mean is taken for one over the last dimension.",
+        reason="RMSNormMatch.maybe_create (passes.py) does not check the dimensions of the mean "
+        "or keepdim. It turns a mean over any dimension into an RMS norm over the last one, "
+        "silently. Workaround: permute so that the dimension is the last, or lower without "
+        "`FuseRMSNormPass`.",
         link=_PASSES,
         stage="compare",
         error=_WRONG,
@@ -27,8 +29,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target="mlx:fp32",
         case="rms_norm/mean_of_other_tensor",
-        reason="RMSNormMatch.maybe_create (passes.py) follows the second operand of the product "
-        "and never compares the first with what the mean is taken of.",
+        reason="RMSNormMatch.maybe_create (passes.py) does not check that the tensor it scales is "
+        "the tensor whose mean was taken, so it also fuses products that are no RMS norm. "
+        "Workaround: lower without `FuseRMSNormPass`.",
         link=_PASSES,
         stage="compare",
         error=_WRONG,
@@ -37,8 +40,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target="mlx:fp32",
         case="rms_norm/weight_for_all|rms_norm/weight_is_number|rms_norm/weight_for_each",
-        reason="FuseRMSNormPass (passes.py) takes whatever the norm is multiplied by for its "
-        "weight. One that is not of the last dimension's shape breaks a later pass.",
+        reason="FuseRMSNormPass (passes.py) takes any factor of the norm as its weight. A factor "
+        "that does not have the shape of the last dimension breaks a later pass. Workaround: "
+        "lower without `FuseRMSNormPass`.",
         link=_PASSES,
         stage="to_executorch",
         error="Expected weight to be of same shape as normalized_shape",
@@ -46,8 +50,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target="mlx:bf16|mlx:fp16",
         case="rms_norm/result_stays_float32",
-        reason="RMSNormMatch.maybe_create (passes.py) absorbs the conversion of the input to "
-        "float32 whether or not there is one back: the result has the input's dtype.",
+        reason="RMSNormMatch.maybe_create (passes.py) removes a conversion of the input to "
+        "float32 even if the model does not convert back, so the result has the dtype of the "
+        "input instead of float32. Workaround: lower without `FuseRMSNormPass`.",
         link=_PASSES,
         stage="compare",
         error="dtype bfloat16, expected float32",
@@ -57,9 +62,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="scaled_dot_product_attention/repeated_keys_masked",
-        reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) drops an expansion whatever the "
-        "reshape behind it makes of it. Here it repeats the keys, and the mask has twice as many "
-        "columns as the keys that are left.",
+        reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) removes an expand before "
+        "attention without checking the reshape after it. Here the two repeat the keys, and "
+        "without them the mask has twice as many columns as there are keys.",
         link=_PATTERNS,
         stage="run",
         error="(SdpaNode): [broadcast_shapes]",
@@ -67,8 +72,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="scaled_dot_product_attention/repeated_batch",
-        reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) drops an expansion whatever else "
-        "it expands; _kernel_can_compute compares the batch sizes from before.",
+        reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) removes an expand that also "
+        "repeats the batch. _kernel_can_compute compares the batch sizes before it is removed, "
+        "and mlx refuses the sizes that remain.",
         link=_PATTERNS,
         stage="run",
         error="mismatching batch dimension",
@@ -77,9 +83,9 @@ PATTERNS: list[Limitation] = [
         target=_ALL,
         case="scaled_dot_product_attention/bool_mask_empty_row|"
         "scaled_dot_product_attention/additive_mask_empty_row",
-        reason="ATen gives zeros for a query that may attend to nothing. SDPAHandler "
-        "(patterns.py) leaves out what the decomposition does for that, and mlx's attention "
-        "gives the mean of all values for a bool mask and NaN for one of infinities.",
+        reason="ATen returns zeros for a query that may attend to no key. SDPAHandler "
+        "(patterns.py) drops the nodes that implement this, and mlx returns the mean of all "
+        "values for a bool mask and NaN for a mask of -inf.",
         link=_PATTERNS,
         stage="compare",
         error=_WRONG,
@@ -89,8 +95,8 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="rope/position_is_literal",
-        reason="_rope_handler (ops.py) refuses a position that is a Python number, although "
-        "mlx::rope is declared to take one; the operator has no other implementation.",
+        reason="_rope_handler (ops.py) refuses a position that is a Python number, although the "
+        "schema of mlx::rope accepts one. No other implementation of mlx::rope exists.",
         link=_OPS,
         stage="to_executorch",
         error="Missing out variants: {'mlx::rope'}",
@@ -99,7 +105,7 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="rope/freqs_a_row_each",
-        reason="mlx::rope is declared to take a row of angles for each position (custom_ops.py), "
+        reason="The schema of mlx::rope (custom_ops.py) takes a row of angles for each position; "
         "mlx::core::fast::rope takes one vector of frequencies.",
         link=_SOURCE + "custom_ops.py",
         stage="run",
@@ -109,8 +115,8 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="gather_mm/choice_on_both_sides",
-        reason="The eager mlx::gather_mm (custom_ops.py) ignores lhs_indices, the instruction "
-        "picks the left matrices by them.",
+        reason="The eager implementation of mlx::gather_mm (custom_ops.py) ignores lhs_indices; "
+        "the delegate uses them to choose the left matrices.",
         link=_SOURCE + "custom_ops.py",
         stage="compare",
         error=_WRONG,
@@ -119,10 +125,9 @@ PATTERNS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="moe/dynamic_sizes_between",
-        reason="_moe_gather_inputs_handler (ops.py) remembers the value slot of its condition "
-        "for the operators that follow, but the slot is temporary: its number is given away "
-        "when the handler ends. A size computed in between overwrites it, and "
-        "moe_scatter_outputs takes the wrong branch.",
+        reason="_moe_gather_inputs_handler (ops.py) keeps the temporary slot of its condition for "
+        "later operators, but the slot is released when the handler ends. A size computed in "
+        "between overwrites it, and moe_scatter_outputs takes the wrong branch.",
         link=_OPS,
         stage="compare",
         error=_WRONG,
@@ -133,8 +138,9 @@ PATTERNS: list[Limitation] = [
         target=_ALL,
         case="sample/*",
         reason="_sample_handler (ops.py) reads the result of a comparison with ItemIntNode. "
-        "exec_item_int (runtime/MLXInterpreter.h) reads four bytes of that one-byte tensor: the "
-        "branch depends on what lies behind it.",
+        "exec_item_int (runtime/MLXInterpreter.h) reads four bytes of that one-byte tensor, so "
+        "the branch depends on the memory after it. Workaround: sample outside the program, from "
+        "its logits.",
         link=_OPS,
         stage="run",
         error="the runtime reads 4 bytes of a mlx.core.bool",

@@ -14,10 +14,11 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="reinplace/operand_is_output_undelegated",
-        reason="reinplace_pass (exir/passes/reinplace.py) does not count an output of the program "
-        "as a later use. In the delegate nothing is overwritten for that, but MLXReinplacePass "
-        "runs before partitioning and rewrites what is not delegated, too: here an output would "
-        "be overwritten. The runtime refuses the program, as it has no kernel for aten.exp_.",
+        reason="reinplace_pass (exir/passes/reinplace.py) does not count a program output as a "
+        "later use. MLXReinplacePass runs it before partitioning, so it also makes fallback "
+        "nodes in-place, which would overwrite an output. The runtime has no kernel for "
+        "aten.exp_ and refuses the program. Inside a delegate results are right. Workaround: "
+        "lower without `MLXReinplacePass`.",
         link=_REINPLACE,
         stage="run",
         error="the runtime has no kernel aten::add_.Tensor, aten::exp_,",
@@ -26,8 +27,9 @@ PROGRAMS: list[Limitation] = [
         target=_ALL,
         case="add/int16_chain",
         reason="torch_dtype_to_scalar_type (backends/mlx/builder/op_helpers.py) has no int16, so "
-        "nothing is delegated; but MLXReinplacePass, which runs before partitioning, has made "
-        "add_ and abs_ of it, for which the portable runtime has no kernels.",
+        "nothing is delegated. MLXReinplacePass runs before partitioning and has already made "
+        "add_ and abs_ of the nodes, for which the portable runtime has no kernels. Workaround: "
+        "lower without `MLXReinplacePass`.",
         link=_SOURCE + "backends/mlx/passes.py",
         stage="run",
         error="the runtime has no kernel aten::abs_, aten::add_.Tensor,",
@@ -37,8 +39,9 @@ PROGRAMS: list[Limitation] = [
         target=_ALL,
         case="mul/constant_of_two_delegates_twice",
         reason="duplicate_constant_node (exir/backend/canonical_partitioners) copies a constant "
-        "for each user, not for each partition. The builder of the second delegate makes a slot of "
-        "each copy and names slots by buffer: one has no name, and cannot be loaded.",
+        "for each user, not for each partition. The builder of the second delegate creates a "
+        "slot for each copy and names slots by buffer, so one slot has no name and the program "
+        "does not load. Workaround: a clone of the buffer for each part of the model.",
         link=_SOURCE + "exir/backend/canonical_partitioners/duplicate_constant_node_pass.py",
         stage="run",
         error="has no name",
@@ -47,10 +50,10 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="clamp/below_number|slice_copy/from_number",
-        reason="_clamp_handler and _slice_handler (backends/mlx/ops.py) leave a bound that is an "
-        "integer of the program, and a slice without end, to the runtime. The integer is then "
-        "the only output of a delegate, and _get_new_signature (exir/lowered_backend_module.py) "
-        "takes an output's only user for its getitem.",
+        reason="_clamp_handler and _slice_handler (backends/mlx/ops.py) leave a bound that is a "
+        "symbolic integer, and a slice without an end, to the runtime. The integer becomes the "
+        "only output of a delegate, and _get_new_signature (exir/lowered_backend_module.py) "
+        "mistakes the only user of an output for its getitem: lowering raises an error.",
         link=_LOWERED,
         stage="lower",
         error="Invalid user",
@@ -59,10 +62,11 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="copy/before_is_output|copy/from_other|copy/exchanged",
-        reason="RemoveNoOpsPass (backends/mlx/passes.py) drops the copy of a buffer, so the "
-        "buffer itself is an output or becomes another buffer. The partitioner tags it for the "
-        "delegate, and _get_node_list_with_same_tag (exir/backend/backend_api.py) refuses users "
-        "outside.",
+        reason="RemoveNoOpsPass (backends/mlx/passes.py) removes the copy of a buffer, so the "
+        "buffer itself becomes an output or the new value of another buffer. The partitioner "
+        "tags it for the delegate, and _get_node_list_with_same_tag "
+        "(exir/backend/backend_api.py) refuses users outside the delegate. Workaround: lower "
+        "without `RemoveNoOpsPass`.",
         link=_SOURCE + "exir/backend/backend_api.py",
         stage="lower",
         error="is tagged with",
@@ -70,9 +74,9 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="copy/after_is_output",
-        reason="A buffer's new value that is also returned is one output with two meanings, "
-        "which _get_new_signature (exir/lowered_backend_module.py) refuses once the buffer "
-        "belongs to a delegate.",
+        reason="_get_new_signature (exir/lowered_backend_module.py) refuses a delegate whose "
+        "output is both returned and written to a buffer. Workaround: return a copy of the value "
+        "that differs from it, such as `x * 1.0`.",
         link=_LOWERED,
         stage="lower",
         error="found to also contain a buffer mutation",
@@ -81,9 +85,9 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="kv_cache_update/full",
-        reason="RemoveNoOpsPass (backends/mlx/passes.py) removes the full slice that the cache's "
-        "update returns so that its buffer is not an output as well; the builder then finds two "
-        "slots for one value.",
+        reason="RemoveNoOpsPass (backends/mlx/passes.py) removes the full slice that "
+        "KVCache.update returns to keep its buffer from being an output as well. The builder "
+        "then finds two slots for one value. Workaround: lower without `RemoveNoOpsPass`.",
         link=_SOURCE + "backends/mlx/passes.py",
         stage="lower",
         error="Slot for getitem already set to",
@@ -91,9 +95,9 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="kv_cache_update/ring_attended_6_cells",
-        reason="CSEPass (exir/passes/cse_pass.py, _make_hashable) writes a node's value number and "
-        "a literal as the same plain integer: arange(6) and arange(size) become one where that "
-        "size is value number 6.",
+        reason="CSEPass._make_hashable (exir/passes/cse_pass.py) represents a node by its value "
+        "number and a literal by itself, both as plain integers. arange(6) and arange(size) "
+        "become one node where size has value number 6. Workaround: leave the pass out.",
         link="https://github.com/pytorch/executorch/pull/17752",
         stage="run",
         error="cannot be broadcast",
@@ -101,8 +105,9 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target="mlx:int4|mlx:mxfp8|mlx:nvfp4",
         case="quantized_embedding/one_token",
-        reason="emit_quantized_gather (backends/mlx/builder/op_helpers.py) takes a row by a 0-D "
-        "index, which has rank 1, and mlx's dequantize takes matrices only.",
+        reason="emit_quantized_gather (backends/mlx/builder/op_helpers.py) takes one row with a "
+        "0-D index, which gives a vector, and mlx's dequantize takes matrices only. Workaround: "
+        "index with one element, `index.reshape(1)`.",
         link=_SOURCE + "backends/mlx/builder/op_helpers.py",
         stage="run",
         error="(DequantizeNode)",

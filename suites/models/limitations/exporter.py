@@ -9,9 +9,9 @@ EXPORTER: list[Limitation] = [
         target="*",
         case="exporter/gemma3_prefill|exporter/gemma3_decode",
         reason="_patch_sliding_window_layer (transformers/exporters/exporter_dynamo.py) traces a "
-        "DynamicSlidingWindowLayer as a DynamicLayer: the program returns the keys and values of "
-        "all positions where the model keeps those of its window, and the cache's own count of "
-        "them stays where it was.",
+        "DynamicSlidingWindowLayer as a DynamicLayer. The program returns keys and values of all "
+        "positions, where the model keeps those of its window, and does not advance the cache's "
+        "own position count.",
         link="https://github.com/huggingface/transformers/pull/49542",
         stage="compare",
         error="['cumulative_length']",

@@ -10,10 +10,10 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="whisper/decoder|whisper/night|whisper/tiny_decoder|whisper/decode_dynamic|exporter/whisper",
-        reason="decoder.embed_positions.weight[positions]: _index_handler (ops.py) emits "
-        "TakeAlongAxisNode when the index has as many dimensions as the tensor, as positions "
-        "(1, L) and their embeddings have. That is torch.gather: it fails where the shapes do not "
-        "broadcast, and one token at a time only passes because they do.",
+        reason="The model reads decoder.embed_positions.weight[positions]. _index_handler "
+        "(ops.py) emits TakeAlongAxisNode when the index has as many dimensions as the tensor, "
+        "which is torch.gather: it fails where the shapes do not broadcast, and passes for one "
+        "token at a time only because they do. Workaround: `torch.nn.functional.embedding`.",
         link=f"{_MLX}ops.py",
         stage="run",
         error="(TakeAlongAxisNode): [broadcast_shapes]",
@@ -21,9 +21,10 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="bert/dynamic",
-        reason="and_2, the mask of the padding, is read by an index a dimension: for those "
-        "_index_handler (ops.py) makes a Python int of every size, while MLXPartitioner asks what "
-        "not to decompose, and export then takes the length of the example for the only one.",
+        reason="The model reads its padding mask (and_2) with one index for each dimension. For "
+        "such an index _index_handler (ops.py) converts every size to a Python int while "
+        "MLXPartitioner decides which operators to keep, so export makes the length of the "
+        "example the only one.",
         link=f"{_MLX}ops.py",
         stage="run",
         error="(AddNode): [broadcast_shapes] Shapes (1,4,128) and (1,16,128) cannot be broadcast",
@@ -31,9 +32,9 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="sam2/tiny",
-        reason="upsample_bicubic2d clamps its indices to 0: emit_lifted_constant "
-        "(builder/op_helpers.py) names a constant by its value alone, finds the 0.0 of a float32 "
-        "clamp before it, and mlx::clip makes floats of the indices.",
+        reason="upsample_bicubic2d clamps its indices to 0. emit_lifted_constant "
+        "(builder/op_helpers.py) names a constant by its value alone and reuses the 0.0 of an "
+        "earlier float32 clamp, so mlx::clip makes floats of the indices.",
         link=f"{_MLX}builder/op_helpers.py",
         stage="run",
         error="(GatherNode): indices are mlx.core.float32, expected integers",
@@ -41,9 +42,9 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="rt_detr/night",
-        reason="The position embedding of the hybrid encoder is computed in float64. "
-        "MLXPartitioner takes aten.sin by its name, and what it takes has a float64 input, which "
-        "preprocess refuses.",
+        reason="The hybrid encoder computes its position embedding in float64. MLXPartitioner "
+        "accepts aten.sin whatever its dtype, and preprocess refuses the float64 input. "
+        "Workaround: compute it in float32.",
         link=f"{_MLX}builder/program_builder.py",
         stage="lower",
         error="Found unsupported node: aten_sin_default",
@@ -51,9 +52,9 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="resnet/dynamic",
-        reason="embedder.pooler, windows that overlap: _make_pool_handler (ops.py) emits an "
-        "AsStridedNode whose sizes and strides are those of the example, as literals, though the "
-        "image has another size.",
+        reason="embedder.pooler pools overlapping windows. _make_pool_handler (ops.py) emits an "
+        "AsStridedNode with the sizes and strides of the example as literals, although the size "
+        "of the image is dynamic.",
         link=f"{_MLX}ops.py",
         stage="run",
         error="(AsStridedNode): a view of elements",
@@ -61,9 +62,8 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:*",
         case="dinov2/dynamic",
-        reason="The factor by which the embeddings of positions are stretched is a quotient of a "
-        "number and a size that is not known, a SymFloat: SlotManager._val_to_idtype has slots for "
-        "tensors, SymInt and SymBool.",
+        reason="The model scales position embeddings by a number divided by a dynamic size, a "
+        "SymFloat. SlotManager._val_to_idtype has slots for tensors, SymInt and SymBool only.",
         link=f"{_MLX}builder/slot_manager.py",
         stage="lower",
         error="val_to_idtype: IntTrueDiv",
@@ -71,9 +71,10 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:int4",
         case="voxtral/tiny",
-        reason="The audio tower adds embed_positions.weight as it adds any tensor. The recipe "
-        "quantizes embeddings, and torchao's IntxUnpackedToInt8Tensor has no aten.add: a model "
-        "that reads the table itself, not rows of it, is not quantized this way.",
+        reason="The audio tower adds embed_positions.weight to a tensor. The recipe quantizes "
+        "embedding tables, and torchao's IntxUnpackedToInt8Tensor has no aten.add, so a model "
+        "that uses the whole table cannot be quantized this way. Workaround: read the table with "
+        "`torch.nn.functional.embedding`.",
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/quantize_/"
         "workflows/intx/intx_unpacked_to_int8_tensor.py",
         stage="export",

@@ -11,10 +11,12 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="sam2/night",
-        reason="blocks.1.attn: keys are slices of the projection, unbind(qkv, 2) of four windows. "
-        "PropagateViewCopyPermuteUpPass moves the view of such a slice before it: "
-        "ViewMap.remap_unit_slice (transforms/dim_maps.py) takes (windows, 1, heads) as one "
-        "dimension for a range of (windows * 3 * heads), which holds for one window only.",
+        reason="In blocks.1.attn the keys are a slice of one projection, unbind(qkv, 2) of four "
+        "windows. PropagateViewCopyPermuteUpPass moves the next view before the slice, and "
+        "ViewMap.remap_unit_slice (transforms/dim_maps.py) maps the slice to one range of "
+        "(windows * 3 * heads), which is valid for a single window only: keys of other windows "
+        "are wrong. Workaround: bring the part to the front first, `qkv.permute(2, 0, 3, 4, "
+        "1)[1]`.",
         link=f"{_BACKENDS}transforms/dim_maps.py",
         stage="compare",
         error="elements exceed the bound",
@@ -23,10 +25,11 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="rf_detr/tiny",
-        reason="What torch.empty gives is an input of the delegate that aten.copy overwrites: "
-        "RemoveNoopPass takes the copy for its source, the input has no user, and "
-        "TOSABackend._preprocess_module (arm/tosa/backend.py) leaves out placeholders without "
-        "users, while the program passes the argument still.",
+        reason="The result of torch.empty is an input of the delegate that aten.copy overwrites. "
+        "RemoveNoopPass replaces the copy with its source, so the input has no user and "
+        "TOSABackend._preprocess_module (arm/tosa/backend.py) omits it, but the program still "
+        "passes the argument. Workaround: build the tensor with `torch.cat` or `torch.where` "
+        "instead of copying into `torch.empty`.",
         link=f"{_BACKENDS}arm/tosa/backend.py",
         stage="run",
         error="TOSA graph has 6 inputs and 5 outputs, the program passes 12 arguments",
@@ -34,10 +37,10 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:fp|tosa:mxfp8_e4m3",
         case="whisper/encoder|mobilebert/tiny|mobilebert/night",
-        reason="CheckInt64InputsAndOutputs accepts an int64 arange or full as a constant that its "
-        "user consumes, but EmbeddingSupported leaves that user to the CPU: the constant is "
-        "delegated alone, and CastInt64BuffersToInt32Pass makes it int32 although the delegate is "
-        "declared to return int64.",
+        reason="CheckInt64InputsAndOutputs accepts an int64 arange or full as a constant of its "
+        "user, but EmbeddingSupported leaves that user to the CPU, so the constant is delegated "
+        "alone. CastInt64BuffersToInt32Pass makes it int32, although the delegate is declared to "
+        "return int64. Workaround: make the positions a buffer of the module.",
         link=f"{_BACKENDS}arm/operator_support/tosa_supported_operators.py",
         stage="run",
         error="for a planned tensor of",
@@ -45,10 +48,11 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="llama/decode",
-        reason="Updates of the cache (index_put) are left to the CPU, so that the one partition "
-        "leaves there and comes back: a cycle. TOSAPartitioner splits such a partition into "
-        "connected components and does not validate these (_find_connected_components, "
-        "backends/arm/tosa/partitioner.py): one of 644 of its 651 nodes has the cycle still.",
+        reason="Cache updates (index_put) run on the CPU, so a single partition would need their "
+        "results and also provide their inputs: a cycle. TOSAPartitioner splits such a partition "
+        "into connected components without checking them again (_find_connected_components, "
+        "backends/arm/tosa/partitioner.py), and one component, of 644 of 651 nodes, still has "
+        "the cycle.",
         link="https://github.com/pytorch/executorch/pull/18191",
         stage="lower",
         error="found dependency cycles",
@@ -56,8 +60,8 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:mxfp8_e4m3",
         case="mamba/tiny|t5/tiny",
-        reason="The model asks its linear layer for the dtype of its weight (lm_head.weight, "
-        "wo.weight): MXFPLinearOp, which stands for the layer, has none by that name.",
+        reason="The model reads the weight's dtype from its linear layer (lm_head.weight, "
+        "wo.weight). MXFPLinearOp, which replaces the layer, has no attribute `weight`.",
         link=f"{_MXFP_OPS}mxfp_linear_op.py",
         stage="export",
         error="'MXFPLinearOp' object has no attribute 'weight'",
@@ -65,8 +69,8 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:mxfp8_e4m3",
         case="mobilenet_v2/tiny",
-        reason="apply_tf_padding asks a convolution for its kernel_size: MXFPConv2dOp, which "
-        "stands for the layer, has none.",
+        reason="apply_tf_padding reads kernel_size from a convolution. MXFPConv2dOp, which "
+        "replaces the layer, has no attribute `kernel_size`.",
         link=f"{_MXFP_OPS}mxfp_conv2d_op.py",
         stage="export",
         error="'MXFPConv2dOp' object has no attribute 'kernel_size'",
@@ -74,9 +78,10 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:mxfp8_e4m3",
         case="resnet/tiny",
-        reason="TOSA wants a stride that ends at the border of the padded image. "
-        "SizeAdjustInputPass cuts the image for aten.convolution only, and "
-        "RewriteMXFPConv2dPass takes padding and stride as they are.",
+        reason="TOSA requires that the stride divides the padded image exactly. "
+        "SizeAdjustInputPass crops the image for aten.convolution only, and "
+        "RewriteMXFPConv2dPass passes padding and stride unchanged. Workaround: choose an image "
+        "size that the stride divides.",
         link=f"{_BACKENDS}arm/_passes/rewrite_mxfp_conv2d.py",
         stage="lower",
         error="invalid TOSA: the stride 2 of CONV2D_BLOCK_SCALED does not divide 15",
@@ -84,10 +89,11 @@ TOSA: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="mamba/tiny",
-        reason="softplus is left to the CPU, and the layer becomes three partitions. Where one "
-        "ends between a slice and its quantize, _detag_boundary_nodes (tosa/partitioner.py) takes "
-        "the quantize out and leaves the slice, whose input is folded to int8: the delegate "
-        "returns int8 for a tensor that the program declares, plans and quantizes as float32.",
+        reason="softplus runs on the CPU and splits the layer into three partitions. Where a "
+        "partition ends between a slice and its quantize, _detag_boundary_nodes "
+        "(tosa/partitioner.py) removes the quantize but keeps the slice, whose input is folded "
+        "to int8: the delegate returns int8 for a tensor that the program declares and plans as "
+        "float32.",
         link=f"{_BACKENDS}arm/tosa/partitioner.py",
         stage="run",
         error="the reference model returned 1024 bytes int8(1, 128, 8) for a planned tensor",

@@ -8,9 +8,10 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="llama/tiny",
-        reason="The halves of a rotary embedding share the dequantize in front of them: "
-        "get_node_and_deps (partition/config/generic_node_configs.py) of 1.4.1 marks it as one "
-        "that needs no code, and a slice from int8 to float32 is left, which XNNPACK refuses.",
+        reason="The halves of a rotary embedding share one dequantize. get_node_and_deps "
+        "(partition/config/generic_node_configs.py) of 1.4.1 treats it as implicit, although a "
+        "slice in float32 also reads it: XNNPACK gets a slice from int8 to float32 and refuses "
+        "it. Workaround: no `type_as` or `to` of the dtype that a tensor has.",
         link="https://github.com/pytorch/executorch/blob/v1.4.1/backends/xnnpack/partition/config/"
         "generic_node_configs.py",
         stage="run",
@@ -22,7 +23,8 @@ XNNPACK: list[Limitation] = [
         case="siglip/tiny|siglip/base_224|gemma3/tiny|gemma3/decode|gemma3/1b_layers|"
         "exporter/siglip|exporter/gemma3",
         reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
-        "approximate argument: the delegate computes the exact gelu.",
+        "approximate argument, so the delegate computes the exact gelu. Workaround: write the "
+        "tanh form out, or export with it decomposed.",
         link="https://github.com/pytorch/executorch/pull/22851",
         stage="compare",
         error="elements exceed the bound",
@@ -31,10 +33,11 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target="xnnpack:int8|xnnpack:int8_dynamic",
         case="bert/tiny|bert/night|mobilebert/*|t5/tiny",
-        reason="The mask of the padding is read by indices that are made of positions and a "
-        "number: _convert_scalars_to_attrs (quantizer/xnnpack_quantizer_utils.py) makes a float32 "
-        "tensor of every number that is added or multiplied, whatever it is added to, and the "
-        "prepared graph indexes by floats.",
+        reason="The model reads its padding mask with indices computed from positions and a "
+        "number. _convert_scalars_to_attrs (quantizer/xnnpack_quantizer_utils.py) converts every "
+        "added or multiplied number to a float32 tensor, so the prepared graph indexes with "
+        "floats. Workaround: make the number a buffer of integers, or compute the indices "
+        "outside of the model.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/quantizer/"
         "xnnpack_quantizer_utils.py",
         stage="quantize",
@@ -43,11 +46,12 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="gemma3/tiny",
-        reason="rotate_half of the second layer: get_node_and_deps (partition/config/"
-        "generic_node_configs.py) marks the dequantize before a quantized operator as one that "
-        "needs no code, whoever else reads it. slice_7 is quantized, slice_8 before neg is not, "
-        "and becomes a slice from int8 to float32, which XNNPACK refuses. Only where the first "
-        "half holds the extremes, so that both have one scale.",
+        reason="In rotate_half of the second layer, two slices share one dequantize. "
+        "get_node_and_deps (partition/config/generic_node_configs.py) treats a dequantize before "
+        "a quantized operator as implicit, whatever else reads it. slice_7 is quantized; "
+        "slice_8, before neg, is not, and becomes a slice from int8 to float32, which XNNPACK "
+        "refuses. It shows only where the first half contains the minimum and maximum, so that "
+        "both have one scale. Workaround: no `type_as` or `to` of the dtype that a tensor has.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/partition/config/"
         "generic_node_configs.py",
         stage="run",
@@ -58,8 +62,9 @@ XNNPACK: list[Limitation] = [
         target="xnnpack:int8",
         case="rf_detr/tiny",
         reason="XNNPACKQuantizer shares an observer between an unsqueeze and its input without "
-        "asking for the dtype (unsqueeze_4, of indices): torchao's HistogramObserver then counts "
-        "an int64 tensor, for which torch.histc has no kernel.",
+        "checking the dtype (unsqueeze_4, of indices). torchao's HistogramObserver then observes "
+        "an int64 tensor, for which torch.histc has no kernel. Workaround: compute the indices "
+        "outside of the model.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/quantizer/"
         "xnnpack_quantizer_utils.py",
         stage="quantize",

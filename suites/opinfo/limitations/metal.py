@@ -24,8 +24,9 @@ METAL: list[Limitation] = [
         copy_limitation(MODELS, "metal:fp32", "rt_detr/night",
                  sample_globs("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
                      "softmin-with_dtype 1 2 3")),
-        reason="It is asked for in float64, which Metal does not have: MetalPartitioner takes it "
-        "all the same, and Inductor's MPS code has no type of that name.",
+        reason="The program requests float64, which Metal does not have. MetalPartitioner "
+        "delegates the node all the same, and Inductor's MPS code raises KeyError for the dtype. "
+        "Workaround: request float32.",
     ),
     ops_limitation(
         "metal:fp32", "mm/empty_inner_dim",
@@ -56,15 +57,15 @@ METAL: list[Limitation] = [
     replace(
         copy_limitation(OPS, "metal:fp32", "convolution/2d",
                  sample_globs("addmm-decomposed 1 3; addmm 1; topk 1 3")),
-        reason="The operand is a transposed view, which Inductor hands on as it is; "
-        "aoti_torch_mps_addmm_out and aoti_torch_mps_topk read it as if it were contiguous.",
+        reason="Inductor passes a transposed view unchanged, and aoti_torch_mps_addmm_out and "
+        "aoti_torch_mps_topk read it as if it were contiguous: results are silently wrong.",
         link="https://github.com/pytorch/executorch/tree/v1.5.1/backends/apple/metal/runtime/ops",
     ),
     Limitation(
         target="metal:*",
         case=sample_globs("index_put 0 3"),
-        reason="Inductor leaves what accumulates, or has a bool among its indices, to "
-        "aoti_torch_index_put_out, which Metal's runtime does not have.",
+        reason="Inductor calls aoti_torch_index_put_out for an index_put that accumulates or has "
+        "a bool index. Metal's runtime has no such function.",
         link="https://github.com/pytorch/executorch/tree/v1.5.1/backends/apple/metal/runtime/shims",
         stage="lower",
         error="aoti_torch_index_put_out: is not in v1.5.1 [missing]",
@@ -72,7 +73,8 @@ METAL: list[Limitation] = [
     Limitation(
         target="metal:*",
         case=sample_globs("unbind 3"),
-        reason="Of a vector into scalars: Inductor asks for the length of a scalar.",
+        reason="Inductor calls len() on a 0-D tensor when unbind splits a vector into scalars. "
+        "Workaround: `x.split(1)`.",
         link=_INDUCTOR,
         stage="lower",
         error="len() of a 0-d tensor",
@@ -80,8 +82,8 @@ METAL: list[Limitation] = [
     Limitation(
         target="metal:*",
         case=sample_globs("max_pool3d 3"),
-        reason="Inductor's max_pool3d_with_indices returns positions of another layout where its "
-        "input is a transposed view; on a CPU, torch.compile does, too.",
+        reason="Inductor's max_pool3d_with_indices returns positions for another memory layout "
+        "where its input is a transposed view. torch.compile on a CPU does the same.",
         link=f"{_INDUCTOR}/lowering.py",
         stage="compare",
         error="elements exceed the bound",

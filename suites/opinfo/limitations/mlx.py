@@ -14,8 +14,9 @@ from suites.ops.limitations import LIMITATIONS as OPS
 _MLX_OPS = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py"
 
 _AXES = (
-    "Of a scalar, which in ATen has a dimension 0 and -1 to reduce over; the handler passes it on, "
-    "and mlx has none."
+    "ATen accepts dimensions 0 and -1 for a 0-D tensor. The handler passes the dimension on to "
+    "mlx, where a 0-D tensor has none, and the runtime raises an error. Workaround: "
+    "`x.reshape(1)` before it."
 )
 _PERMUTED = "unfold/im2col"
 MLX: list[Limitation] = [
@@ -31,9 +32,9 @@ MLX: list[Limitation] = [
         copy_limitation(OPS, "portable:fp32", "convolution/3d",
                         sample_globs("conv3d *; conv_transpose3d 0 2")),
         target="mlx:*",
-        reason="MLX takes no convolution of groups in three dimensions or without a batch, and "
-        "check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of "
-        "rank 3 and 4 only.",
+        reason="MLX has no 3-D convolution with groups or without a batch. The portable kernel "
+        "does not run it either: check_convolution_args "
+        "(kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of rank 3 and 4 only.",
     ),
     *(
         Limitation(
@@ -50,8 +51,8 @@ MLX: list[Limitation] = [
             ("log_softmax 1; softmax 2", "Received non-empty axes", _AXES),
             ("index_select 2", "out of range for 0 dimensions", _AXES),
             ("cat 3", "a dimension of size 0",
-             "The concatenation of empty tensors is folded to a constant, and FullNode has no "
-             "tensor without elements."),
+             "The concatenation of empty tensors is folded to a constant, and FullNode cannot "
+             "create a tensor without elements."),
         ]
     ),
 ]  # fmt: skip

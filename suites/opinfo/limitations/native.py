@@ -22,9 +22,9 @@ _RUNTIME = [
     Limitation(
         target=_LEFT,
         case=sample_globs("sum 0"),
-        reason="The sum of a scalar over its one dimension, -1, aborts the process: "
-        "sum_dim_out (op_sum.cpp) asks for the size of that dimension, which a tensor of rank 0 "
-        "has not.",
+        reason="The sum of a scalar (a 0-D tensor) over dimension -1 aborts the process: "
+        "sum_dim_out (op_sum.cpp) reads the size of that dimension without checking the rank. "
+        "Workaround: leave the sum out where the rank is 0.",
         link=f"{_PORTABLE}/op_sum.cpp",
         stage="run",
         error="Aborted",
@@ -33,7 +33,8 @@ _RUNTIME = [
     Limitation(
         target=f"{_LEFT}|mlx:*",
         case=sample_globs("log_softmax-with_dtype *"),
-        reason="Left to the runtime, in float64, which op_log_softmax.cpp does not take.",
+        reason="The log_softmax runs outside the delegate, in float64, which op_log_softmax.cpp "
+        "does not support. Workaround: request float32.",
         link=f"{_PORTABLE}/op_log_softmax.cpp",
         stage="run",
         error="failed with error 0x12",
@@ -42,8 +43,8 @@ _RUNTIME = [
         Limitation(
             target=target,
             case=sample_globs(f"gather {numbers}"),
-            reason="ATen takes indices of int32 and uint8 as well; check_gather_args "
-            "(util/index_util.cpp) takes int64 alone.",
+            reason="ATen accepts int32 and uint8 indices; check_gather_args (util/index_util.cpp) "
+            "requires int64. Workaround: `index.to(torch.int64)`.",
             link=f"{_PORTABLE}/util/index_util.cpp",
             stage="run",
             error="failed with error 0x12",
@@ -57,7 +58,8 @@ _RUNTIME = [
     Limitation(
         target="portable:*|xnnpack:*",
         case=sample_globs("cumsum 2 int32 int64"),
-        reason="Of a scalar; check_cumsum_args (util/kernel_ops_util.cpp) has no dimension of it.",
+        reason="check_cumsum_args (util/kernel_ops_util.cpp) refuses every dimension of a 0-D "
+        "tensor; ATen accepts 0 and -1. Workaround: leave the cumsum out where the rank is 0.",
         link=f"{_PORTABLE}/util/kernel_ops_util.cpp",
         stage="run",
         error="dim_is_valid",
@@ -70,8 +72,9 @@ _XNNPACK = [
     Limitation(
         target="xnnpack:*",
         case=sample_globs("interpolate-bilinear 1"),
-        reason=f"{SCALES}Where it does not divide (4 by 1.7 is 6), ATen reads elsewhere "
-        "(operators/op_static_resize_bilinear_2d.py).",
+        reason=f"{SCALES}ATen reads other positions where the factor does not give whole sizes, "
+        "for example 4 by 1.7 (operators/op_static_resize_bilinear_2d.py). Workaround: "
+        "`recompute_scale_factor=True`, or a size in place of the factor.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/operators/"
         "op_static_resize_bilinear_2d.py",
         stage="compare",
@@ -81,8 +84,9 @@ _XNNPACK = [
     Limitation(
         target="xnnpack:*",
         case=sample_globs("permute 0"),
-        reason="Of a scalar: xnn_define_static_transpose refuses a permutation of no dimensions, "
-        "PermuteConfig takes it.",
+        reason="PermuteConfig accepts the permute of a 0-D tensor, and "
+        "xnn_define_static_transpose refuses a permutation without dimensions: the program does "
+        "not load. Workaround: leave the permute out where the rank is 0.",
         link="https://github.com/google/XNNPACK/blob/master/src/subgraph/static-transpose.c",
         stage="run",
         error="Failed to create static transpose",

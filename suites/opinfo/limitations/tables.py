@@ -6,7 +6,7 @@ from harness import Limitation
 from suites.known import copy_limitation, variants
 from suites.ops.limitations import LIMITATIONS as OPS
 
-SCALES = "The delegate derives the scale from the sizes, and does not look at scale_factor. "
+SCALES = "The delegate computes the scale from the two sizes and ignores scale_factor. "
 
 
 def sample_globs(table: str) -> str:

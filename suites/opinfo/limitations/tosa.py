@@ -47,32 +47,40 @@ TOSA: list[Limitation] = [
         )
         for cases, stage, error, reason in [
             ("asinh *", "compare", "elements exceed the bound",
-             "DecomposeAsinhPass computes log(x + sqrt(x * x + 1)), of which little is left for "
-             "negative x."),
+             "DecomposeAsinhPass computes log(x + sqrt(x * x + 1)), which cancels for negative x. "
+             "Workaround: `x.sign() * x.abs().asinh()`."),
             ("tanh *", "compare", "elements exceed the bound",
-             "Arm's reference model computes TANH in float32 to an absolute error of 1e-7, which "
-             "near 0 is many units of the last place."),
+             "Arm's reference model computes TANH in float32 with an absolute error of 1e-7, "
+             "which is many units in the last place for inputs near 0."),
             ("interpolate-bilinear 1", "compare", "elements exceed the bound",
-             f"{SCALES}Where it does not divide (4 by 1.7 is 6), ATen reads elsewhere "
-             "(RewriteUpsamplePass)."),
+             f"{SCALES}ATen reads other positions where the factor does not give whole sizes, for "
+             "example 4 by 1.7 (RewriteUpsamplePass). Workaround: `recompute_scale_factor=True`, "
+             "or a size in place of the factor."),
             ("log_softmax 1; softmax 2", "lower", "Unknown operator",
-             "Of a scalar: DecomposeSoftmaxPass leaves an amax behind, which is no TOSA."),
+             "For a 0-D tensor DecomposeSoftmaxPass leaves an amax in the graph, which is not a "
+             "TOSA operator. Workaround: `x.reshape(1)` before it."),
             ("cumsum 2; gather 1", "lower", "integer modulo by zero",
-             "Of a scalar: the pass takes a dimension modulo the rank, which is 0."),
+             "The pass computes the dimension modulo the rank, which is 0 for a 0-D tensor. "
+             "Workaround: `x.reshape(1)` before it."),
             ("clamp 0", "lower", "Expected matching dtypes",
-             "The bounds are tensors, one of them int32; ATen promotes it, no Arm pass inserts "
-             "the CAST."),
+             "ATen promotes tensor bounds of different dtypes, here one of int32. No Arm pass "
+             "inserts the CAST. Workaround: convert the bounds, `.to(x.dtype)`."),
             ("batch_norm 1", "lower", "data must be a sequence",
-             "Weight and bias are None, of which the decomposition makes a tensor."),
+             "FuseBatchNorm2dPass reads mean and variance as buffers of the module. Here they are "
+             "inputs of the program, and the pass raises TypeError. Workaround: make them buffers "
+             "of the module."),
             ("adaptive_avg_pool1d 1; adaptive_avg_pool2d 0 3", "lower", "not enough values",
-             "An input without a batch: the pass unpacks four sizes."),
+             "The pass unpacks four sizes, which an input without a batch dimension does not "
+             "have. Workaround: add a dimension, `x[None]`."),
             ("avg_pool2d 2", "lower", "not enough values",
-             "One number stands for both strides, of which the pass unpacks two."),
+             "The pass unpacks two strides, but ATen also accepts one number for both. "
+             "Workaround: pass two."),
             ("native_group_norm 2 3; native_layer_norm 0 1 3", "run", "for a planned tensor of",
-             "The mean and the reciprocal deviation are planned as (1, 1), and the graph returns "
-             "the normalized tensor in their place."),
+             "The program plans the mean and the reciprocal standard deviation with shape (1, 1), "
+             "and the delegate returns the normalized tensor in their place."),
             ("pad-circular 0; pad-replicate_negative *", "run", "for a planned tensor of",
-             "Padding by less than nothing: the graph leaves out what crops."),
+             "A negative padding crops, and the graph omits the nodes that crop. Workaround: "
+             "slice the tensor instead."),
         ]
     ),
 ]  # fmt: skip

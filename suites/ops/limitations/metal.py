@@ -19,19 +19,19 @@ _TORCH = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/"
 _INDUCTOR = _TORCH + "_inductor/"
 
 _EXPM1 = (
-    "MetalOverrides (codegen/mps.py) has no expm1, so OpDecompositions (codegen/common.py) makes "
-    "it exp(x) - 1, of which little is right near zero. The header c10/metal/expm1f.h has one that "
-    "is good to an ULP."
+    "MetalOverrides (codegen/mps.py) has no expm1, so OpDecompositions (codegen/common.py) "
+    "computes exp(x) - 1, which cancels near zero. The header c10/metal/expm1f.h has an accurate "
+    "function."
 )
 _LOG1P = (
-    "MetalOverrides (codegen/mps.py) has no log1p, so OpDecompositions "
-    "(codegen/common.py) makes it log(x + 1), of which little is right near zero. The header "
-    "c10/metal/utils.h has a better one."
+    "MetalOverrides (codegen/mps.py) has no log1p, so OpDecompositions (codegen/common.py) "
+    "computes log(x + 1), which cancels near zero. The header c10/metal/utils.h has a more "
+    "accurate function."
 )
 _MISSING = (
-    "Inductor has no code for it on MPS and calls ATen's kernel, which is not among "
-    "MetalBackend.get_supported_fallback_kernels (metal_backend.py): preprocess refuses, though "
-    "MetalPartitioner took it."
+    "Inductor has no MPS code for this operator and calls ATen's kernel, which is not among "
+    "MetalBackend.get_supported_fallback_kernels (metal_backend.py). MetalPartitioner delegates "
+    "the node, and preprocess refuses it."
 )
 
 
@@ -54,10 +54,10 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="nonzero/2d",
-        reason="EdgeOpArgValidator (exir/verification/arg_validator.py), which "
-        "AotiBackend.preprocess comes to by way of move_to_device_pass, runs the graph on its own "
-        "fake tensors. The size that nonzero makes there belongs to no node, and AOTInductor's "
-        "tracing stumbles over it.",
+        reason="AotiBackend.preprocess calls move_to_device_pass, which runs EdgeOpArgValidator "
+        "(exir/verification/arg_validator.py) on fake tensors of its own. The size that nonzero "
+        "creates there belongs to no node of the graph, and AOTInductor's tracing raises an "
+        "error.",
         link=_SOURCE + "exir/verification/arg_validator.py",
         stage="lower",
         error="Pending unbacked symbols",
@@ -65,8 +65,9 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="meshgrid/ij",
-        reason="MetalPartitioner takes expand and the output is the delegate's, expanded: with a "
-        "stride of 0, for which dim_order_from_stride (exir/tensor.py) knows no dim order.",
+        reason="MetalPartitioner delegates expand, and the delegate's output has a stride of 0, "
+        "for which dim_order_from_stride (exir/tensor.py) has no dim order. Workaround: "
+        "`.clone()` after the expand.",
         link=_SOURCE + "exir/tensor.py",
         stage="to_executorch",
         error="0 in strides is not supported",
@@ -74,9 +75,9 @@ METAL: list[Limitation] = [
     Limitation(
         target=_BFLOAT16,
         case="index_put/bool_mask",
-        reason="ATen converts a 0-D value, here float32, to the tensor's dtype; the edge verifier "
-        "(exir/verification/verifier.py, _check_tensor_args_matching_op_allowed_dtype) demands "
-        "one dtype of both.",
+        reason="ATen converts a 0-D value, here float32, to the dtype of the tensor. The edge "
+        "verifier (exir/verification/verifier.py, _check_tensor_args_matching_op_allowed_dtype) "
+        "requires one dtype for both. Workaround: convert the value, `.to(x.dtype)`.",
         link=_SOURCE + "exir/verification/verifier.py",
         stage="lower",
         error="mismatched dtypes",
@@ -85,8 +86,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="sinh/*|cosh/2d|asinh/2d|acosh/2d|logical_xor/bool",
-        reason="MetalPartitioner takes any operator, but MetalOverrides (codegen/mps.py) has no "
-        "code for this one, nor has Inductor a decomposition.",
+        reason="MetalPartitioner delegates every operator, but MetalOverrides (codegen/mps.py) "
+        "has no code for this one, and Inductor has no decomposition of it.",
         link=_INDUCTOR + "codegen/mps.py",
         stage="lower",
         error="InductorError: NotImplementedError",
@@ -100,9 +101,9 @@ METAL: list[Limitation] = [
     Limitation(
         target=_BFLOAT16,
         case="scatter_add/repeated_indices",
-        reason="A bfloat16 is added to by way of the 32-bit word that holds it (atomic_add_helper "
-        "in c10/metal/atomic.h): the last of an odd number shares its word with what lies "
-        "behind the tensor.",
+        reason="atomic_add_helper (c10/metal/atomic.h) adds a bfloat16 by way of the 32-bit word "
+        "that contains it. The last of an odd number of elements shares its word with memory "
+        "past the end of the tensor.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/c10/metal/atomic.h",
         stage="run",
         error="writes out_ptr0[14], which has 15 elements",
@@ -131,9 +132,10 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="scatter_add/dim1_int64|scatter_reduce/*",
-        reason="_generate_scatter_fallback (codegen/cpp_wrapper_cpu.py) writes its call without "
-        "generate_c_shim_extern_kernel_call, where AotiBackend collects missing kernels: "
-        "lowering passes, and the library asks for a function that the runtime does not have.",
+        reason="_generate_scatter_fallback (codegen/cpp_wrapper_cpu.py) does not use "
+        "generate_c_shim_extern_kernel_call, where AotiBackend collects missing kernels. "
+        "Lowering succeeds, and the compiled library needs a function that the runtime does not "
+        "have.",
         link=_INDUCTOR + "codegen/cpp_wrapper_cpu.py",
         stage="lower",
         error="aoti_torch_mps_scatter_reduce_two_out: is not in v",
@@ -150,9 +152,10 @@ METAL: list[Limitation] = [
         "|convolution/transposed_2d_stride|convolution/transposed_2d_output_padding"
         "|convolution/transposed_2d_no_bias|convolution/transposed_2d_dilation"
         "|_native_batch_norm_legit_no_training/after_convolution",
-        reason="Inductor's layout optimization (GraphLowering.decide_layout_opt) gives most "
-        "2-D convolutions channels-last operands; aoti_torch_mps_convolution "
-        "(op_convolution.mm) reads them as if they were contiguous: silently wrong.",
+        reason="Inductor's layout optimization (GraphLowering.decide_layout_opt) gives most 2-D "
+        "convolutions channels-last operands. aoti_torch_mps_convolution (op_convolution.mm) "
+        "reads them as if they were contiguous, so results are silently wrong. Workaround: "
+        "`torch._inductor.config.layout_optimization = False` before lowering.",
         link="https://github.com/pytorch/executorch/issues/22951",
         stage="lower",
         error="are not contiguous: the runtime reads them as if they were [defect]",
@@ -160,8 +163,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="convolution/transposed_1d|convolution/transposed_2d_grouped",
-        reason="aoti_torch_mps_convolution (op_convolution.mm) builds a transposed convolution "
-        "as an ordinary one with other padding: silently wrong.",
+        reason="aoti_torch_mps_convolution (op_convolution.mm) computes a transposed convolution "
+        "as an ordinary one with other padding, so results are silently wrong.",
         link=_CONVOLUTION,
         stage="lower",
         error="transposed 1 is ignored",
@@ -169,8 +172,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="convolution/3d|convolution/3d_stride_padding|convolution/transposed_3d",
-        reason="aoti_torch_mps_convolution (op_convolution.mm) has convolutions in one and two "
-        "dimensions only.",
+        reason="aoti_torch_mps_convolution (op_convolution.mm) supports 1-D and 2-D convolutions "
+        "only.",
         link=_CONVOLUTION,
         stage="lower",
         error="weight rank 5 is not 3 or 4 [refusal]",
@@ -179,9 +182,9 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="scaled_dot_product_attention/*",
-        reason="The kernels of aoti_torch_mps__scaled_dot_product_attention_math_for_mps_v2 "
-        "(op_sdpa.mm) are made for heads of 64, 96, 128 and 256; the suite's have 8. "
-        "suites/metal has the others.",
+        reason="aoti_torch_mps__scaled_dot_product_attention_math_for_mps_v2 (op_sdpa.mm) has "
+        "kernels for head dimensions 64, 96, 128 and 256 only; the cases here have 8. "
+        "suites/metal has cases with other head dimensions.",
         link=_RUNTIME + "ops/op_sdpa.mm",
         stage="lower",
         error="query head dim 8 is not 64, 96, 128 or 256 [refusal]",
@@ -190,8 +193,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="einsum/contract",
-        reason="Inductor takes operands of bmm in any layout, and aoti_torch_mps_bmm_out "
-        "(op_bmm.mm) refuses a transposed first one.",
+        reason="Inductor passes operands of bmm in any layout, and aoti_torch_mps_bmm_out "
+        "(op_bmm.mm) refuses a transposed first operand.",
         link=_RUNTIME + "ops/op_bmm.mm",
         stage="lower",
         error="are not exactly those of a contiguous tensor [refusal]",
@@ -199,8 +202,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="mm/int32",
-        reason="MetalPartitioner takes matrix products of any dtype, aoti_torch_mps_mm_out "
-        "(op_mm.mm) computes float32 and bfloat16.",
+        reason="MetalPartitioner delegates matrix products of any dtype, but "
+        "aoti_torch_mps_mm_out (op_mm.mm) supports float32 and bfloat16 only.",
         link=_RUNTIME + "ops/op_mm.mm",
         stage="lower",
         error="self dtype int32 is not bfloat16 or float32 [refusal]",
@@ -209,8 +212,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="_to_copy/fp32_to_fp16*",
-        reason="MetalPartitioner takes casts to any dtype; validate_dtype (shims/utils.cpp) "
-        "refuses tensors of float16.",
+        reason="MetalPartitioner delegates casts to any dtype, but validate_dtype "
+        "(shims/utils.cpp) refuses float16 tensors.",
         link=_RUNTIME + "shims/utils.cpp",
         stage="lower",
         error="dtype float16 is none of",
@@ -219,8 +222,8 @@ METAL: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="_to_copy/fp32_to_int8|_to_copy/int32_to_int8_wraps",
-        reason="MetalPartitioner takes casts to any dtype; validate_dtype (shims/utils.cpp) "
-        "refuses tensors of int8.",
+        reason="MetalPartitioner delegates casts to any dtype, but validate_dtype "
+        "(shims/utils.cpp) refuses int8 tensors.",
         link=_RUNTIME + "shims/utils.cpp",
         stage="lower",
         error="dtype int8 is none of",
@@ -230,8 +233,8 @@ METAL: list[Limitation] = [
         target=_ALL,
         case="*/empty|mm/empty_inner_dim|repeat/zero_times|slice_copy/to_empty"
         "|sum/empty_dim_gives_zeros",
-        reason="metal_allocate_buffer and metal_buffer_nocopy (shims/et_metal.mm) make no buffer "
-        "of 0 bytes, so a tensor without elements cannot be an input, a result or a view.",
+        reason="metal_allocate_buffer and metal_buffer_nocopy (shims/et_metal.mm) cannot create a "
+        "buffer of 0 bytes, so a tensor without elements cannot be an input, an output or a view.",
         link=_RUNTIME + "shims/et_metal.mm",
         stage="lower",
         error="leave no byte",

@@ -14,9 +14,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="nonzero/2d|nonzero/masked_select",
-        reason="_noop_handler (ops.py) takes aten._assert_scalar, so MLXPartitioner "
-        "(partitioner.py) makes a partition of nothing but the assertions on the size. It has no "
-        "outputs, and torch's insert_subgm does not know where to put its call.",
+        reason="_noop_handler (ops.py) accepts aten._assert_scalar, so MLXPartitioner "
+        "(partitioner.py) creates a partition that contains only the assertions on the size. It "
+        "has no outputs, and torch's insert_subgm raises an error.",
         link=_SOURCE + "backends/mlx/partitioner.py",
         stage="lower",
         error="Cannot determine insertion point",
@@ -24,8 +24,8 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="_to_copy/to_channels_last",
-        reason="require_contiguous_format (ops.py) leaves the conversion to the runtime, and the "
-        "partitioner takes what follows without a look at its layout: _make_io_slots "
+        reason="require_contiguous_format (ops.py) leaves the layout conversion to the runtime, "
+        "and the partitioner delegates the next node without checking its layout. _make_io_slots "
         "(builder/program_builder.py) then refuses the channels-last input.",
         link=_SOURCE + "backends/mlx/builder/program_builder.py",
         stage="lower",
@@ -35,8 +35,8 @@ MLX: list[Limitation] = [
         target=_ALL,
         case="_to_copy/to_channels_last_and_dtype|clone/to_channels_last",
         reason="require_contiguous_format (ops.py) leaves conversions to channels-last to the "
-        "runtime. Lowered for MLX, that is without dim order, they have a memory_format argument, "
-        "and the emitter (exir/emit/_emitter.py, _constant_to_evalue) writes contiguous only.",
+        "runtime. MLX lowers without dim order, so they have a memory_format argument, and the "
+        "emitter (exir/emit/_emitter.py, _constant_to_evalue) supports contiguous only.",
         link=_SOURCE + "exir/emit/_emitter.py",
         stage="to_executorch",
         error="memory_format that is unsupported in ExecuTorch",
@@ -47,7 +47,7 @@ MLX: list[Limitation] = [
         target=_ALL,
         case="convolution/1d_unbatched|convolution/2d_unbatched|max_pool2d_with_indices/unbatched",
         reason="_emit_conv and _emit_pool_nd (ops.py) permute every input as if it had a batch "
-        "dimension; one without does not have as many axes.",
+        "dimension, so an input without one fails. Workaround: add a dimension, `x[None]`.",
         link=_OPS,
         stage="run",
         error="[transpose] Received",
@@ -55,8 +55,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="max_pool2d_with_indices/indices",
-        reason="_make_pool_handler (ops.py) emits instructions for the values only, also when the "
-        "graph uses the indices: their slot is copied to the output and never written.",
+        reason="_make_pool_handler (ops.py) emits instructions for the values only, even when the "
+        "graph uses the indices. The slot of the indices is copied to the output and never "
+        "written.",
         link=_OPS,
         stage="run",
         error="before anything writes it",
@@ -64,9 +65,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="arange/negative_step_fp32",
-        reason="ARangeNode has integers only, and _arange_start_step_handler (ops.py) truncates "
-        "start, end and step to them: a step of -0.5 becomes 0, which the runtime refuses, one of "
-        "1.5 would become 1.",
+        reason="ARangeNode stores integers, and _arange_start_step_handler (ops.py) truncates "
+        "start, end and step to integers. A step of -0.5 becomes 0, which the runtime refuses; a "
+        "step of 1.5 would become 1. Workaround: multiply a range of integers by the step.",
         link=_OPS,
         stage="run",
         error="field step is 0",
@@ -74,9 +75,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="full/bool",
-        reason="_make_full_handler (ops.py) makes a tensor without a dtype argument float32, "
-        "where aten.full takes the dtype of the value; mlx has no exclusive or of bool and "
-        "float32.",
+        reason="_make_full_handler (ops.py) creates float32 when aten.full has no dtype argument, "
+        "where ATen takes the dtype of the value; mlx has no exclusive or of bool and float32. "
+        "Workaround: pass `dtype=torch.bool`.",
         link=_OPS,
         stage="run",
         error="[bitwise_xor] Only allowed on integer or boolean types",
@@ -85,8 +86,8 @@ MLX: list[Limitation] = [
         target=_ALL,
         case="fill/from_tensor",
         reason="fill with a tensor becomes aten.copy, for which _copy_handler (ops.py) emits the "
-        "source as it is instead of broadcasting it to the destination; the runtime cannot resize "
-        "the output to another rank.",
+        "source instead of broadcasting it to the shape of the destination. The runtime cannot "
+        "resize the output to another rank. Workaround: `value.expand_as(x)`.",
         link=_OPS,
         stage="run",
         error="has shape (), the program plans (3, 5)",
@@ -96,7 +97,8 @@ MLX: list[Limitation] = [
         case="index/2d_index",
         reason="_index_handler (ops.py) emits TakeAlongAxisNode when the index has as many "
         "dimensions as the tensor. That is torch.gather: it fails where the shapes do not "
-        "broadcast, and is silently wrong where they do.",
+        "broadcast, and is silently wrong where they do. Workaround: index with "
+        "`index.flatten()` and reshape the result.",
         link=_OPS,
         stage="run",
         error="(TakeAlongAxisNode): [broadcast_shapes]",
@@ -104,8 +106,8 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="mm/int32",
-        reason="_mm_handler (ops.py) delegates matrix products of any dtype, mlx::matmul "
-        "multiplies floating-point matrices only.",
+        reason="_mm_handler (ops.py) delegates matrix products of any dtype, but mlx::matmul "
+        "supports floating-point matrices only.",
         link=_OPS,
         stage="run",
         error="[matmul] Only inexact types are supported",
@@ -113,8 +115,8 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="constant_pad_nd/negative_crops",
-        reason="_constant_pad_nd_handler (ops.py) hands negative widths, which in ATen crop, to "
-        "mlx::pad, which refuses them.",
+        reason="_constant_pad_nd_handler (ops.py) passes negative widths, which crop in ATen, to "
+        "mlx::pad, which refuses them. Workaround: slice the tensor instead.",
         link=_OPS,
         stage="run",
         error="Invalid low padding size (-1) passed to pad",
@@ -123,9 +125,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="unfold/im2col",
-        reason="mlx::gather puts the dimensions of the indices first. When unindexed dimensions "
-        "precede the indexed ones, _index_handler (ops.py) reshapes its result where a "
-        "transposition is needed: the values are permuted.",
+        reason="mlx::gather puts the dimensions of the indices first. Where unindexed dimensions "
+        "precede the indexed ones, _index_handler (ops.py) reshapes the result instead of "
+        "transposing it, so values are permuted.",
         link="https://github.com/pytorch/executorch/pull/19177",
         stage="compare",
         error="elements exceed the bound",
@@ -134,8 +136,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="sort/descending_dim0|topk/smallest_dim0",
-        reason="_sort_handler (ops.py) does not look at descending, nor _topk_handler at largest: "
-        "the result is sorted ascending, and has the largest elements.",
+        reason="_sort_handler (ops.py) ignores descending, and _topk_handler ignores largest: a "
+        "sort is always ascending, and topk always returns the largest elements. Workaround: "
+        "sort and choose from the negated tensor, and negate the result.",
         link=_OPS,
         stage="compare",
         error="elements exceed the bound",
@@ -144,8 +147,8 @@ MLX: list[Limitation] = [
     Limitation(
         target="mlx:fp32",
         case="rms_norm/no_weight_default_eps",
-        reason="_aten_rms_norm_handler (ops.py) takes 1e-5 for an eps of None, where ATen takes "
-        "the machine epsilon of the dtype, 1.2e-7 for float32.",
+        reason="_aten_rms_norm_handler (ops.py) uses 1e-5 for an eps of None, where ATen uses the "
+        "machine epsilon of the dtype, 1.2e-7 for float32. Workaround: pass `eps`.",
         link=_OPS,
         stage="compare",
         error="elements exceed the bound",
@@ -154,8 +157,9 @@ MLX: list[Limitation] = [
     Limitation(
         target=_HALF,
         case="index_put/bool_mask",
-        reason="Left to the runtime, where op_index_put.cpp demands the tensor's own dtype of the "
-        "values; ATen converts a 0-D one, here float32.",
+        reason="The index_put is a fallback node. op_index_put.cpp requires values of the "
+        "tensor's dtype, where ATen converts a 0-D value, here float32. Workaround: convert the "
+        "value, `.to(x.dtype)`.",
         link=_SOURCE + "kernels/portable/cpu/op_index_put.cpp",
         stage="run",
         error="method->execute() failed with error 0x12",

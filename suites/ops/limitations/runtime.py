@@ -18,9 +18,10 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_ALL + "|null:*",
         case="_to_copy/transposed|clone/of_transposed",
-        reason="MemoryFormatOpsPass turns preserve_format into the input's own dim order, and "
-        "get_memory_format (exir/dim_order_utils.py) knows only contiguous and 4-D channels-last, "
-        "so a conversion or clone of a transposed tensor does not lower.",
+        reason="MemoryFormatOpsPass turns preserve_format into the dim order of the input, and "
+        "get_memory_format (exir/dim_order_utils.py) knows contiguous and 4-D channels-last "
+        "only, so lowering a conversion or clone of a transposed tensor raises an error. "
+        "Workaround: pass `memory_format=torch.contiguous_format`.",
         link=_SOURCE + "exir/dim_order_utils.py",
         stage="lower",
         error="Failed to map a given dim_order: [1, 0]",
@@ -28,8 +29,11 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target="portable:*|xnnpack:*|tosa:fp|null:*",
         case="scaled_dot_product_attention/flattened",
-        reason="to_edge_transform_and_lower decomposes in two steps: the first makes a view of "
-        "flatten, the second takes attention apart into what has other strides.",
+        reason="to_edge_transform_and_lower decomposes in two steps. The first turns flatten into "
+        "a view, because attention's result is contiguous; the second decomposes attention into "
+        "operators whose result has other strides, for which no such view exists. Workaround: "
+        "`.clone(memory_format=torch.contiguous_format)` between them, or `to_edge` and "
+        "`to_backend`.",
         link=_SOURCE + "exir/program/_program.py",
         stage="lower",
         error="Cannot view a tensor",
@@ -42,9 +46,9 @@ RUNTIME: list[Limitation] = [
         "|_softmax/transposed|sum/transposed|argmax/transposed|view_copy/of_transposed"
         "|floor/transposed",
         reason="The program declares its input with the dim order of the transposed example, but "
-        "execute in extension/pybindings/pybindings.cpp converts only contiguous and 4-D "
-        "channels-last tensors, so Python cannot pass an input in the layout it was exported "
-        "with.",
+        "`execute` in extension/pybindings/pybindings.cpp converts contiguous and 4-D "
+        "channels-last tensors only, so Python cannot pass an input in the layout of the "
+        "example. Workaround: `x.contiguous()` when the model is exported and when it is run.",
         link=_SOURCE + "extension/pybindings/pybindings.cpp",
         stage="run",
         error="should be contiguous or channels-last",
@@ -52,9 +56,10 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target="tosa:*",
         case="argmax/transposed|view_copy/of_transposed",
-        reason="Nothing is delegated, so the program runs natively; execute in "
-        "extension/pybindings/pybindings.cpp converts only contiguous and 4-D channels-last "
-        "tensors, although the program declares its input transposed.",
+        reason="Nothing is delegated, so the program runs natively. The program declares its "
+        "input transposed, but `execute` in extension/pybindings/pybindings.cpp converts "
+        "contiguous and 4-D channels-last tensors only. Workaround: `x.contiguous()` when the "
+        "model is exported and when it is run.",
         link=_SOURCE + "extension/pybindings/pybindings.cpp",
         stage="run",
         error="should be contiguous or channels-last",
@@ -64,7 +69,7 @@ RUNTIME: list[Limitation] = [
         target=_NATIVE,
         case="convolution/3d|convolution/3d_stride_padding",
         reason="check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts "
-        "inputs of rank 3 and 4 only, so a 3-D convolution lowers but does not run.",
+        "inputs of rank 3 and 4 only, so a 3-D convolution can be lowered but not executed.",
         link="https://github.com/pytorch/executorch/issues/11704",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -72,9 +77,9 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="convolution/transposed_3d",
-        reason="No backend takes it, and check_convolution_args "
-        "(kernels/portable/cpu/util/kernel_ops_util.cpp) accepts inputs of rank 3 and 4 only, so "
-        "a transposed 3-D convolution lowers but does not run.",
+        reason="No backend delegates a transposed 3-D convolution, and the portable kernel "
+        "refuses it: check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) "
+        "accepts inputs of rank 3 and 4 only.",
         link="https://github.com/pytorch/executorch/issues/11704",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -83,7 +88,7 @@ RUNTIME: list[Limitation] = [
         target=_NATIVE,
         case="constant_pad_nd/negative_crops",
         reason="check_constant_pad_args (kernels/portable/cpu/util/kernel_ops_util.cpp) refuses "
-        "negative padding, which in ATen crops.",
+        "negative padding, which crops in ATen. Workaround: slice the tensor instead.",
         link="https://github.com/pytorch/executorch/pull/18018",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -91,10 +96,11 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_PORTABLE,
         case="add/channels_last_broadcast|mul/channels_last_mixed|_to_copy/to_channels_last",
-        reason="op_add.cpp and op_mul.cpp demand one dim order of all operands "
-        "(tensors_have_same_dim_order), but the exporter gives the other operand the default one: "
-        "a contiguous tensor, a bias of shape (1, C, 1, 1), even the 0-D tensor that a Python "
-        "number becomes, so x * 2 fails for channels-last x.",
+        reason="op_add.cpp and op_mul.cpp require one dim order for all operands "
+        "(tensors_have_same_dim_order), but the exporter gives the other operand the default "
+        "one: a contiguous tensor, a bias of shape (1, C, 1, 1), or the 0-D tensor that a Python "
+        "number becomes. Even x * 2 fails for channels-last x. Workaround: `.contiguous()` "
+        "before it.",
         link="https://github.com/pytorch/executorch/issues/12914",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -102,9 +108,9 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_PORTABLE,
         case="permute_copy/channels_last_input|slice_copy/channels_last",
-        reason="The functional copy operator gives a contiguous result, which the program "
-        "declares, but op_permute_copy.cpp and op_slice_copy.cpp demand the same dim order of "
-        "input and output.",
+        reason="The program declares a contiguous result, as the functional copy operator returns "
+        "it, but op_permute_copy.cpp and op_slice_copy.cpp require the dim order of the input. "
+        "Workaround: `.contiguous()` before it.",
         link="https://github.com/pytorch/executorch/issues/11086",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -112,8 +118,8 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_NATIVE,
         case="full_like/channels_last|native_group_norm/channels_last",
-        reason="op_full_like.cpp and op_native_group_norm.cpp refuse any input but one in the "
-        "default dim order (tensor_is_default_dim_order).",
+        reason="op_full_like.cpp and op_native_group_norm.cpp refuse an input that is not in the "
+        "default dim order (tensor_is_default_dim_order). Workaround: `.contiguous()` before it.",
         link="https://github.com/pytorch/executorch/issues/12914",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -121,8 +127,8 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_PORTABLE,
         case="_native_batch_norm_legit_no_training/2d_channels_last",
-        reason="op_native_batch_norm.cpp refuses any input but one in the default dim order "
-        "(is_contiguous_dim_order).",
+        reason="op_native_batch_norm.cpp refuses an input that is not in the default dim order "
+        "(is_contiguous_dim_order). Workaround: `.contiguous()` before it.",
         link="https://github.com/pytorch/executorch/issues/12914",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -131,8 +137,9 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_PORTABLE,
         case="cat/channels_last|constant_pad_nd/channels_last",
-        reason="op_cat.cpp and op_constant_pad_nd.cpp copy blocks of getTrailingDims elements, "
-        "as if memory were row-major, and label the result channels-last: silently wrong.",
+        reason="op_cat.cpp and op_constant_pad_nd.cpp copy blocks of getTrailingDims elements as "
+        "if memory were row-major, and label the result channels-last: values are silently "
+        "permuted. Workaround: `.contiguous()` before it.",
         link="https://github.com/pytorch/executorch/pull/21865",
         stage="compare",
         error="elements exceed the bound",
@@ -141,9 +148,9 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_NATIVE,
         case="cat/promotes",
-        reason="cat_out (kernels/portable/cpu/op_cat.cpp) copies bytes whenever the element "
-        "sizes of input and output are equal, so int32 joined to float32 is reinterpreted, not "
-        "converted.",
+        reason="cat_out (kernels/portable/cpu/op_cat.cpp) copies bytes whenever input and output "
+        "elements have the same size, so the bits of an int32 are read as a float32. Workaround: "
+        "convert the integers first.",
         link=_SOURCE + "kernels/portable/cpu/op_cat.cpp",
         stage="compare",
         error="elements exceed the bound",
@@ -152,8 +159,10 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=f"{_NATIVE}|tosa:fp",
         case="remainder/int64",
-        reason="remainder_override for integers (kernels/portable/cpu/util/math_util.h) is C's "
-        "%, whose result has the sign of the dividend; torch.remainder has that of the divisor.",
+        reason="remainder_override for integers (kernels/portable/cpu/util/math_util.h) is C's %, "
+        "whose result has the sign of the dividend; the result of torch.remainder has the sign "
+        'of the divisor. Workaround: `a - b * torch.div(a, b, rounding_mode="floor")` for '
+        "integers.",
         link=_SOURCE + "kernels/portable/cpu/util/math_util.h",
         stage="compare",
         error="elements exceed the bound",
@@ -162,9 +171,9 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_NATIVE,
         case="div/floor_of_any",
-        reason="floor_divide (kernels/portable/cpu/util/math_util.h) is (a - fmod(a, b)) / b, less "
-        "1 for other signs, and the division rounds: results are up to an ULP off a whole number. "
-        "ATen makes them whole.",
+        reason="floor_divide (kernels/portable/cpu/util/math_util.h) computes (a - fmod(a, b)) / "
+        "b, minus 1 where the signs differ, and rounds the division: results are up to an ULP "
+        "off a whole number. ATen's are whole. Workaround: `torch.floor(a / b)`.",
         link=_SOURCE + "kernels/portable/cpu/util/math_util.h",
         stage="compare",
         error="elements exceed the bound",
@@ -174,8 +183,8 @@ RUNTIME: list[Limitation] = [
         target=_ALL,
         case="nonzero/2d",
         reason="ATen's nonzero is column-major and the program declares dim order (1, 0), but "
-        "op_nonzero.cpp writes rows one after the other without looking at the output's dim "
-        "order.",
+        "op_nonzero.cpp writes row by row without checking the dim order of its output. "
+        "Workaround: an application may read the result's memory row by row, against its strides.",
         link=_SOURCE + "kernels/portable/cpu/op_nonzero.cpp",
         stage="compare",
         error="elements exceed the bound",
@@ -184,9 +193,10 @@ RUNTIME: list[Limitation] = [
     Limitation(
         target=_NATIVE,
         case="native_layer_norm/large_mean",
-        reason="layer_norm_scalar (kernels/portable/cpu/util/normalization_ops_util.h; also used "
-        "by the optimized kernel below 256 elements) takes the variance as E[x^2] - E[x]^2 in "
-        "float32, which cancels when the mean is large: 60 times eager's error here.",
+        reason="layer_norm_scalar (kernels/portable/cpu/util/normalization_ops_util.h; the "
+        "optimized kernel also calls it below 256 elements) computes the variance as E[x^2] - "
+        "E[x]^2 in float32, which cancels when the mean is large: the error is 60 times eager's "
+        "here.",
         link=_SOURCE + "kernels/portable/cpu/util/normalization_ops_util.h",
         stage="compare",
         error="elements exceed the bound",

@@ -10,18 +10,20 @@ _TOSA = "https://github.com/arm/tosa-specification/blob/main/"
 _BOTH = "tosa:fp|tosa:int"
 
 _RANK_0 = (
-    "InsertConstShapesPass makes CONST_SHAPE(()) for a reshape to rank 0, which TOSA permits. "
-    "Its result is an empty int[], and EdgeOpArgValidator (exir/verification/arg_validator.py), "
-    "run after each Arm pass, takes a list for several results and calls next() on it."
+    "InsertConstShapesPass creates CONST_SHAPE(()) for a reshape to rank 0, which TOSA permits. "
+    "Its result is an empty int[], which EdgeOpArgValidator "
+    "(exir/verification/arg_validator.py), run after each Arm pass, takes for a list of results: "
+    "next() on it raises StopIteration. Workaround: `keepdim=True`, so that the result has a "
+    "dimension."
 )
 _UNUSED_INPUT = (
-    "ConvertFullLikeToFullPass leaves the input tensor without users, and "
-    "TOSABackend._preprocess_module serializes no placeholder without users, but the delegate "
-    "call still passes it; the reference model refuses extra inputs in the Arm runner too."
+    "ConvertFullLikeToFullPass leaves the input tensor without users. "
+    "TOSABackend._preprocess_module does not serialize such a placeholder, but the program still "
+    "passes it, and the reference model refuses extra inputs (in the Arm runner too)."
 )
 _BOOL_ONLY = (
-    "TOSA's logical operators take bool only. The partitioner's support lists do not look at "
-    "dtypes and no pass casts the operand to bool first."
+    "TOSA's logical operators support bool only. The partitioner's support lists do not check "
+    "dtypes, and no pass casts the operands to bool. Workaround: convert the operands, `x != 0`."
 )
 
 TOSA_BOTH: list[Limitation] = [
@@ -44,9 +46,10 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="var/all",
-        reason="DecomposeVarPass multiplies the sum by a tensor of shape [1], so that the variance "
-        "of all elements has that shape (docs/findings/arm_var_of_all.py). Lowering then fails as "
-        "well, with a tensor of rank 0 that has no dim order.",
+        reason="DecomposeVarPass multiplies the sum by a tensor of shape [1], so the variance of "
+        "all elements gets that shape (docs/findings/arm_var_of_all.py). Lowering also fails, "
+        "for a tensor of rank 0 that has no dim order. Workaround: `x.var((0, 1), "
+        "keepdim=True).reshape(())`.",
         link=_ARM + "_passes/decompose_var_pass.py",
         stage="quantize",
         error="output 0: shape (1,), expected ()",
@@ -71,8 +74,9 @@ TOSA_BOTH: list[Limitation] = [
         target=_BOTH,
         case="logical_and/bool|logical_or/bool",
         reason="MatchArgRanksPass lists tosa.LOGICAL_AND and tosa.LOGICAL_OR but not "
-        "aten.logical_and and aten.logical_or, and it runs for the last time before "
-        "ExirToTosaPass: operands of different rank stay so, and TOSA broadcasts equal ranks only.",
+        "aten.logical_and and aten.logical_or, and its last run is before ExirToTosaPass. "
+        "Operands keep different ranks, and TOSA broadcasts equal ranks only. Workaround: "
+        "reshape the operands to one rank.",
         link=_ARM + "_passes/match_arg_ranks_pass.py",
         stage="run",
         error="Invalid TOSA graph",
@@ -88,8 +92,9 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="minimum/bool",
-        reason="TOSA's MINIMUM takes no bool. The partitioner accepts aten.minimum of any dtype, "
-        "and PromoteBoolOperandsPass promotes the operands of aten.mul only.",
+        reason="TOSA's MINIMUM does not support bool. The partitioner delegates aten.minimum of "
+        "any dtype, and PromoteBoolOperandsPass promotes only the operands of aten.mul. "
+        "Workaround: `torch.logical_and(x, y)`.",
         link=_ARM + "_passes/promote_bool_operands_pass.py",
         stage="lower",
         error="Unsupported dtype torch.bool for MINIMUM",
@@ -97,8 +102,8 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="mm/int32",
-        reason="TOSA's MATMUL multiplies int8, int16 and floating point, never int32; the "
-        "partitioner delegates aten.mm of any dtype nevertheless.",
+        reason="TOSA's MATMUL supports int8, int16 and floating point but not int32; the "
+        "partitioner delegates aten.mm of any dtype.",
         link=_TOSA + "tosa.xml",
         stage="lower",
         error="got torch.int32 (TOSA op: MATMUL)",
@@ -106,8 +111,9 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="clamp/min_above_max",
-        reason="rewrite_clamp hands min and max to TOSA's CLAMP, which forbids min > max, where "
-        "torch.clamp returns max; the partitioner does not look at the bounds.",
+        reason="rewrite_clamp passes min and max to TOSA's CLAMP, which forbids min > max, where "
+        "torch.clamp returns max. The partitioner does not check the bounds. Workaround: a clamp "
+        "whose min is not above its max.",
         link=_ARM + "_passes/aten_to_tosa_activation_functions.py",
         stage="lower",
         error="max_val must be greater than or equal to min_val",
@@ -115,8 +121,9 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="constant_pad_nd/negative_crops",
-        reason="RewritePadPass hands a negative padding to TOSA's PAD, which forbids it, instead "
-        "of slicing; the partitioner does not look at the padding.",
+        reason="RewritePadPass passes a negative padding to TOSA's PAD, which forbids it, instead "
+        "of slicing. The partitioner does not check the padding. Workaround: slice the tensor "
+        "instead.",
         link=_ARM + "_passes/rewrite_pad.py",
         stage="lower",
         error="Expected padding values to be non-negative, got -1 and 2",
@@ -125,7 +132,8 @@ TOSA_BOTH: list[Limitation] = [
         target=_BOTH,
         case="convolution/2d_weight_is_input",
         reason="RewriteConvPass._rewrite_weight permutes the weight at compile time and needs it "
-        "constant; ConvolutionSupported does not check that and the convolution is delegated.",
+        "to be constant. ConvolutionSupported does not check this, so a convolution whose weight "
+        "is computed is delegated and lowering fails.",
         link=_ARM + "_passes/rewrite_conv_pass.py",
         stage="lower",
         error="unsupported param type, placeholder",
@@ -133,8 +141,8 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="repeat/zero_times",
-        reason="The result is empty and TOSA has no dimension of size 0; the partitioner "
-        "delegates it and TILE refuses a multiple of 0.",
+        reason="The result is empty, and TOSA has no dimensions of size 0. The partitioner "
+        "delegates the node, and TILE refuses a multiple of 0.",
         link=_TOSA + "chapters/introduction.adoc",
         stage="lower",
         error="TILE multiples must be positive",
@@ -143,8 +151,8 @@ TOSA_BOTH: list[Limitation] = [
     Limitation(
         target=_BOTH,
         case="slice_copy/to_empty",
-        reason="The result is empty and TOSA has no dimension of size 0; the partitioner "
-        "delegates it and SLICE refuses a size of 0.",
+        reason="The result is empty, and TOSA has no dimensions of size 0. The partitioner "
+        "delegates the node, and SLICE refuses a size of 0.",
         link=_TOSA + "chapters/introduction.adoc",
         stage="lower",
         error="Expected start + size values between",

@@ -10,12 +10,14 @@ _EXCEEDS = "elements exceed the bound"
 
 _NO_INTEGERS = (
     "Profile PRO-FP has this operator for floating point only. TOSA_PRO_FP_SupportList does not "
-    "look at dtypes, so integers are delegated and lowering fails, where the node could have "
-    "been left to the CPU as comparisons now are."
+    "check dtypes, so integers are delegated and lowering fails instead of leaving the node to "
+    "the CPU, as 1.5.0 does for comparisons. Workaround: convert the operand to float32 and the "
+    "result back."
 )
 _BOOL_ONLY = (
-    "TOSA's logical operators and REDUCE_ANY take bool only. TOSA_PRO_FP_SupportList does not "
-    "look at dtypes and no pass casts the operand to bool first."
+    "TOSA's logical operators and REDUCE_ANY support bool only. TOSA_PRO_FP_SupportList does not "
+    "check dtypes, and no pass casts the operands to bool. Workaround: convert the operands, `x "
+    "!= 0`."
 )
 
 TOSA_FP: list[Limitation] = [
@@ -81,8 +83,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="sigmoid/int32_promotes|sqrt/int32_promotes",
-        reason="A float function of integers promotes in ATen; no Arm pass inserts the CAST to "
-        "fp32 that PRO-FP has, and the partitioner accepts the node without a look at dtypes.",
+        reason="ATen promotes the integer operand of a floating-point function. No Arm pass "
+        "inserts the CAST to fp32 that PRO-FP has, and the partitioner does not check the dtype. "
+        "Workaround: `x.to(torch.float32)` before it.",
         link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
         stage="lower",
         error="Unsupported dtype torch.int32 for",
@@ -90,8 +93,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="cat/promotes",
-        reason="aten.cat promotes int32 to float32; MatchArgDtypePass does not know aten.cat, so "
-        "CONCAT gets tensors of two dtypes.",
+        reason="aten.cat promotes int32 to float32. MatchArgDtypePass does not handle aten.cat, "
+        "so CONCAT gets tensors of two dtypes. Workaround: convert the integers first.",
         link=_ARM + "_passes/match_arg_dtype_pass.py",
         stage="lower",
         error="Unsupported dtype torch.int32 for CONCAT",
@@ -99,8 +102,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="sum/out_dtype",
-        reason="aten_to_tosa_reduction.py makes aten.sum a REDUCE_SUM without its dtype argument: "
-        "the delegate returns float16 for the float32 tensor that the program plans.",
+        reason="aten_to_tosa_reduction.py drops the dtype argument of aten.sum: the delegate "
+        "returns float16 for a tensor that the program plans as float32. Workaround: convert the "
+        "operand, `x.to(torch.float32).sum(dim)`.",
         link=_ARM + "_passes/aten_to_tosa_reduction.py",
         stage="run",
         error="bytes float16(3,) for a planned tensor of 12 bytes torch.float32(3,)",
@@ -108,8 +112,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="_to_copy/fp32_to_int8",
-        reason="TOSA's CAST rounds to nearest, aten truncates. DecorateFp32toInt32CastingPass "
-        "puts floor and ceil before casts from fp32 to int32 only, not to int8 or int16.",
+        reason="TOSA's CAST rounds to nearest, ATen truncates. DecorateFp32toInt32CastingPass "
+        "inserts floor and ceil before casts from fp32 to int32, but not to int8 or int16. "
+        "Workaround: `x.trunc()` before the cast.",
         link=_ARM + "_passes/decorate_fp32_to_int32_casting_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -119,8 +124,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d",
-        reason="FuseBatchNorm2dPass inserts a convolution to fuse with: a 1-D one for inputs of "
-        "rank 3, else a 2-D one, also for inputs of rank 2 and 5, which that cannot take.",
+        reason="FuseBatchNorm2dPass inserts a convolution for the batch norm to be fused with: a "
+        "1-D one for inputs of rank 3, otherwise a 2-D one, which does not accept inputs of rank "
+        "2 and 5.",
         link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
         stage="lower",
         error="Expected 4-dimensional input for 4-dimensional weight",
@@ -131,7 +137,7 @@ TOSA_FP: list[Limitation] = [
         case="asin/2d|acos/2d",
         reason="DecomposeAsinAndAcosPass has rational coefficients for x*x but passes abs(x) "
         "below 0.5, and _build_polynomial squares the variable at each term (powers 1, 2, 4, 8): "
-        "off by 1.3e-3.",
+        "the error is 1.3e-3.",
         link=_ARM + "_passes/decompose_asin_and_acos_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -140,8 +146,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="atan/2d",
-        reason="DecomposeAtanPass approximates by a rational function of five coefficients, "
-        "whose minimax error on [-1, 1] is 1.3e-4.",
+        reason="DecomposeAtanPass uses a rational approximation with five coefficients, whose "
+        "minimax error on [-1, 1] is 1.3e-4.",
         link=_ARM + "_passes/decompose_atan_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -150,8 +156,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="elu/default|elu/alpha|celu/alpha|selu/2d|expm1/3d",
-        reason="DecomposeExpm1Pass, which ELU, CELU and SELU use as well, takes four terms of the "
-        "Taylor series up to abs(x) = 0.35, where the fifth is 4.4e-5.",
+        reason="DecomposeExpm1Pass (also used for ELU, CELU and SELU) uses four terms of the "
+        "Taylor series up to abs(x) = 0.35, where the fifth term is 4.4e-5.",
         link=_PULL + "13274",
         stage="compare",
         error=_EXCEEDS,
@@ -160,8 +166,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="log1p/3d",
-        reason="DecomposeLog1pPass selects the logarithm for x > 1e-3, not abs(x) > 1e-3: every "
-        "negative x gets six terms of the Taylor series, off by 0.38 at -0.9.",
+        reason="DecomposeLog1pPass selects the logarithm for x > 1e-3 instead of abs(x) > 1e-3: "
+        "every negative x gets six terms of the Taylor series, whose error is 0.38 at -0.9. "
+        "Workaround: `torch.log(1 + x)` where x is not near zero.",
         link=_PULL + "16318",
         stage="compare",
         error=_EXCEEDS,
@@ -170,8 +177,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="div/floor_int32_exact",
-        reason="DecomposeDivTensorModePass divides integers in floating point, as a reciprocal and "
-        "a product: 91 / -7 comes out just below -13 and floors to -14.",
+        reason="DecomposeDivTensorModePass divides integers in floating point, as a reciprocal "
+        "and a product: 91 / -7 is just below -13 and becomes -14.",
         link=_ARM + "_passes/decompose_div_tensor_mode.py",
         stage="compare",
         error=_EXCEEDS,
@@ -180,8 +187,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="sinh/near_zero",
-        reason="DecomposeSinhPass computes (exp(x) - exp(-x)) / 2, which cancels near 0: an "
-        "absolute error of some 4e-8 however small the result.",
+        reason="DecomposeSinhPass computes (exp(x) - exp(-x)) / 2, which cancels near 0: the "
+        "absolute error is about 4e-8 however small the result.",
         link=_ARM + "_passes/decompose_sinh_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -190,8 +197,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="atanh/near_zero",
-        reason="DecomposeAtanhPass computes log((1 + x) / (1 - x)) / 2; the quotient is rounded "
-        "near 1, so small x keep an absolute error of some 5e-8.",
+        reason="DecomposeAtanhPass computes log((1 + x) / (1 - x)) / 2. The quotient is rounded "
+        "near 1, so the absolute error is about 5e-8 however small x is.",
         link=_ARM + "_passes/decompose_atanh_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -200,8 +207,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="round/halves_to_even",
-        reason="DecomposeRoundPass is floor(x + 0.5) or ceil(x - 0.5), which rounds halves away "
-        "from zero; torch.round rounds them to even. Mended upstream after 1.5.1.",
+        reason="DecomposeRoundPass computes floor(x + 0.5) or ceil(x - 0.5), which rounds halves "
+        "away from zero; torch.round rounds them to even. Fixed upstream after 1.5.1.",
         link=_PULL + "21065",
         stage="compare",
         error=_EXCEEDS,
@@ -211,8 +218,9 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="_log_softmax/large_logits",
-        reason="DecomposeSoftmaxPass computes log(softmax(x)): where the softmax underflows the "
-        "result is -inf instead of x - max - log(sum).",
+        reason="DecomposeSoftmaxPass computes log(softmax(x)): where the softmax underflows, the "
+        "result is -inf instead of x - max - log(sum). Workaround: `x - x.logsumexp(dim, "
+        "keepdim=True)`.",
         link=_ARM + "_passes/decompose_softmax_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -221,8 +229,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="relu/inf_and_nan",
-        reason="rewrite_clamp fills a missing bound with torch.finfo's max, not infinity, so "
-        "relu(inf) is 3.4e38.",
+        reason="rewrite_clamp replaces a missing bound with torch.finfo's max instead of "
+        "infinity, so relu(inf) is 3.4e38.",
         link=_ARM + "_passes/aten_to_tosa_activation_functions.py",
         stage="compare",
         error=_EXCEEDS,
@@ -231,7 +239,7 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="atan/saturated",
-        reason="DecomposeAtanPass makes the constant pi/2 as 0 * x + pi/2, which is NaN for "
+        reason="DecomposeAtanPass computes the constant pi/2 as 0 * x + pi/2, which is NaN for "
         "infinite x.",
         link=_ARM + "_passes/decompose_atan_pass.py",
         stage="compare",
@@ -241,7 +249,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="pow/zero_exponent",
-        reason="DecomposeIntPowPass makes x ** 0 as (x - x) + 1, which is NaN for infinite x.",
+        reason="DecomposeIntPowPass computes x ** 0 as (x - x) + 1, which is NaN for infinite x. "
+        "Workaround: `torch.ones_like(x)`.",
         link=_ARM + "_passes/decompose_int_pow_pass.py",
         stage="compare",
         error=_EXCEEDS,
@@ -250,8 +259,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="sqrt/special_values",
-        reason="DecomposeSqrtPass makes sqrt(x) a POW(x, 0.5), and TOSA leaves POW of an infinity "
-        "unpredictable; the Arm runner asserts a valid status as well.",
+        reason="DecomposeSqrtPass turns sqrt(x) into POW(x, 0.5), and TOSA leaves POW of an "
+        "infinity unpredictable. The Arm runner asserts a predictable status as well.",
         link=_ARM + "_passes/decompose_sqrt_pass.py",
         stage="run",
         error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",

@@ -8,9 +8,8 @@ _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 _PULL = "https://github.com/pytorch/executorch/pull/"
 
 _INT32_INDEX = (
-    "InsertInt32CastsAfterInt64PlaceholdersPass, part of the quantizer, makes every int64 input "
-    "int32, though this operator, which the partitioner leaves to the CPU, takes int64 indices "
-    "only"
+    "InsertInt32CastsAfterInt64PlaceholdersPass, part of the quantizer, converts every int64 "
+    "input to int32. This operator runs on the CPU and accepts int64 indices only"
 )
 
 TOSA_INT: list[Limitation] = [
@@ -18,8 +17,10 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="max/dim_values_and_indices|max/negative_dim_keepdim|min/dim_values_and_indices",
-        reason="ConvertMinMaxPass.check_argmax raises while the quantizer transforms the model "
-        "for annotation, when the indices of max or min are used, instead of leaving it alone.",
+        reason="ConvertMinMaxPass.check_argmax raises an error when the model uses the indices of "
+        "max or min. It runs while the quantizer transforms the model for annotation, where it "
+        "could leave the operator unquantized. Workaround: `x.amax(dim)` and `x.argmax(dim)` in "
+        "place of `x.max(dim)`.",
         link=_PULL + "8829",
         stage="quantize",
         error="Argmax is not supported by the arm_quantizer",
@@ -27,9 +28,10 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="convolution/transposed_2d_grouped",
-        reason="_adjust_weight_qspec_for_conv_transpose keeps axis 0 for grouped weights, the "
-        "input channels, and get_bias_qspec derives the bias scales from those: 4 scales for 6 "
-        "output channels. The partitioner would refuse such a convolution, the quantizer crashes.",
+        reason="_adjust_weight_qspec_for_conv_transpose keeps axis 0, the input channels, for "
+        "grouped weights, and get_bias_qspec derives the bias scales from it: 4 scales for 6 "
+        "output channels. The partitioner would leave such a convolution to the CPU, but the "
+        "quantizer raises an error first.",
         link=_PULL + "17702",
         stage="quantize",
         error="The size of tensor a (6) must match the size of tensor b (4)",
@@ -38,7 +40,7 @@ TOSA_INT: list[Limitation] = [
         target="tosa:int",
         case="gather/dim0|gather/negative_dim|gather/smaller_index|scatter/dim0|scatter/number"
         "|scatter/permutation_rows",
-        reason=f"{_INT32_INDEX}: check_gather_args and check_scatter_args refuse it.",
+        reason=f"{_INT32_INDEX}: check_gather_args and check_scatter_args refuse the index.",
         link=_ARM + "_passes/insert_int32_casts_after_int64_placeholders.py",
         stage="run",
         error="method->execute() failed with error 0x12",
@@ -46,7 +48,7 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="scatter_add/*",
-        reason=f"{_INT32_INDEX}: the edge verifier refuses it.",
+        reason=f"{_INT32_INDEX}: the edge verifier refuses the index.",
         link=_ARM + "_passes/insert_int32_casts_after_int64_placeholders.py",
         stage="lower",
         error="taking Tensor inputs with mismatched dtypes",
@@ -55,9 +57,10 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="convolution/1d_unbatched|convolution/2d_unbatched|convolution/2d_same_even_kernel",
-        reason="The convolution decomposes after quantization, so its unsqueeze or pad has no "
-        "quantize after it. TOSAPartitioner._detag_boundary_nodes still leaves it in a partition "
-        "with the dequantize before it: a delegate declared float32 that returns int8.",
+        reason="The convolution is decomposed after quantization, so its unsqueeze or pad has no "
+        "quantize after it. TOSAPartitioner._detag_boundary_nodes still leaves that node in a "
+        "partition with the dequantize before it: a delegate declared to return float32 returns "
+        "int8.",
         link=_ARM + "tosa/partitioner.py",
         stage="run",
         error=" bytes int8(1, 3, ",
@@ -65,9 +68,10 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="sigmoid/int32_promotes|sqrt/int32_promotes|exp/int64_promotes|div/int64_promotes",
-        reason="CheckProperQuantization counts an integer input as quantized, so a float function "
-        "of an int32 tensor is delegated; without input parameters InsertTableOpsPass makes no "
-        "table and the float operator reaches TOSA.",
+        reason="CheckProperQuantization counts an integer input as quantized, so a floating-point "
+        "function of an int32 tensor is delegated. Without input quantization parameters "
+        "InsertTableOpsPass creates no table, and the floating-point operator reaches TOSA. "
+        "Workaround: `x.to(torch.float32)` before it.",
         link=_ARM + "operator_support/tosa_supported_operators.py",
         stage="lower",
         error="Unsupported dtype torch.int32 for",
@@ -75,8 +79,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="eq/bool",
-        reason="TOSA's EQUAL takes no bool. CheckFPComparisonInputs refuses such comparisons in "
-        "the FP profile only; here they are delegated and lowering fails.",
+        reason="TOSA's EQUAL does not support bool. CheckFPComparisonInputs refuses such "
+        "comparisons in the FP profile only; in this profile they are delegated and lowering "
+        "fails. Workaround: compare with `torch.logical_xor`.",
         link=_PULL + "22558",
         stage="lower",
         error="Unsupported dtype torch.bool for EQUAL",
@@ -86,7 +91,8 @@ TOSA_INT: list[Limitation] = [
         target="tosa:int",
         case="relu/int32",
         reason="ConvertToClampPass clamps at the float 0.0, which makes the result of an int32 "
-        "relu float32; DecomposeTOSAUnsupportedClampPass then does not recognise it as int32.",
+        "relu float32. DecomposeTOSAUnsupportedClampPass then does not recognize it as int32. "
+        "Workaround: `torch.maximum(x, torch.zeros_like(x))`.",
         link=_ARM + "_passes/convert_to_clamp_pass.py",
         stage="lower",
         error="doesn't support tensor TosaArg(name='aten_clamp_default', dtype=FP32",
@@ -94,8 +100,8 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="neg/int8",
-        reason="get_negate_zero_points (op_tosa_neg.py) demands quantization parameters of every "
-        "int8 tensor, also of one that the model itself has in int8.",
+        reason="get_negate_zero_points (op_tosa_neg.py) requires quantization parameters of every "
+        "int8 tensor, including a tensor that is int8 in the model itself.",
         link=_ARM + "operators/op_tosa_neg.py",
         stage="lower",
         error="No input quantization parameter found in node tosa_negate_default",
@@ -103,8 +109,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="cat/promotes",
-        reason="The quantizer quantizes the float operand and the result of aten.cat and leaves "
-        "the int32 operand; nothing rescales it, so CONCAT gets tensors of two dtypes.",
+        reason="The quantizer quantizes the floating-point operand and the result of aten.cat, "
+        "but not the int32 operand. No pass rescales it, so CONCAT gets tensors of two dtypes. "
+        "Workaround: convert the integers first.",
         link=_ARM + "quantizer/quantization_annotator.py",
         stage="lower",
         error="CONCAT requires matching dtypes, got torch.int8 and torch.int32",
@@ -112,8 +119,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="copy/converts",
-        reason="RemoveNoopPass replaces aten.copy by its source although the dtypes differ: the "
-        "delegate returns the int32 source where its quantized int8 value is declared.",
+        reason="RemoveNoopPass replaces aten.copy with its source even if the dtypes differ: the "
+        "delegate returns the int32 source where the program declares its quantized int8 value. "
+        "Workaround: `.to(dtype)` instead of the copy.",
         link=_ARM + "_passes/remove_noop_pass.py",
         stage="run",
         error="bytes int32(3, 5) for a planned tensor of 15 bytes torch.int8(3, 5)",
@@ -121,8 +129,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="index/negative_indices",
-        reason="DecomposeIndexTensorToGatherPass passes indices on as they are; TOSA's GATHER "
-        "does not count negative ones from the end and leaves the result unpredictable.",
+        reason="DecomposeIndexTensorToGatherPass passes indices on unchanged. TOSA's GATHER does "
+        "not count negative indices from the end and leaves the result unpredictable. "
+        "Workaround: add the size to negative indices.",
         link=_ARM + "_passes/decompose_index_tensor_to_gather_pass.py",
         stage="run",
         error="the reference model ended with GraphStatus.TOSA_UNPREDICTABLE",
@@ -130,9 +139,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="index_put/accumulate",
-        reason="AccumulateIndexPutPass gathers, adds and scatters back, so of several values for "
-        "one index only one is added, before anything is quantized; and TOSA leaves a SCATTER that "
-        "writes twice unpredictable.",
+        reason="AccumulateIndexPutPass, run before quantization, turns an accumulating index_put "
+        "into a gather, an addition and a scatter: of several values for one index only one is "
+        "added. TOSA also leaves a SCATTER that writes an index twice unpredictable.",
         link=_ARM + "_passes/accumulate_index_put_pass.py",
         stage="quantize",
         error="the quantizer's rewriting changed the module",
@@ -140,8 +149,8 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="masked_fill/minus_inf",
-        reason="ReplaceInfAndLimitValuesPass replaces infinities by -256 and 255, before anything "
-        "is quantized, so that observers find a range; a result that should be infinite is -256.",
+        reason="ReplaceInfAndLimitValuesPass, run before quantization, replaces infinities with "
+        "-256 and 255 so that observers find a range. A result that should be infinite is -256.",
         link=_ARM + "_passes/replace_inf_and_limit_values_pass.py",
         stage="quantize",
         error="got -256, expected -inf",
@@ -149,8 +158,9 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="_log_softmax/large_logits",
-        reason="DecomposeSoftmaxPass computes log(softmax(x)), before anything is quantized: where "
-        "the softmax underflows the result is -inf instead of x - max - log(sum).",
+        reason="DecomposeSoftmaxPass, run before quantization, computes log(softmax(x)): where "
+        "the softmax underflows, the result is -inf instead of x - max - log(sum). Workaround: "
+        "`x - x.logsumexp(dim, keepdim=True)`.",
         link=_ARM + "_passes/decompose_softmax_pass.py",
         stage="quantize",
         error="looks infinite",

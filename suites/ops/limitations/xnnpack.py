@@ -13,9 +13,10 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="prelu/shared|max_pool2d_with_indices/unbatched",
-        reason="PreluConfig and MaxPool2dConfig (backends/xnnpack/partition/config) take inputs "
-        "of any rank, then ChannelsLastTaggedReshapePass, which lists both operators as needing "
-        "NHWC, finds an input that is not 4-D and raises instead of leaving it to the runtime.",
+        reason="PreluConfig and MaxPool2dConfig (backends/xnnpack/partition/config) accept inputs "
+        "of any rank. ChannelsLastTaggedReshapePass, which lists both operators as needing NHWC, "
+        "then raises an error for an input that is not 4-D. Workaround: give it an input of four "
+        "dimensions, such as `x[:, :, None, None]`.",
         link=_EXECUTORCH + "pull/18624",
         stage="lower",
         error="Attempting to convert non-NHWC compatible node to NHWC",
@@ -23,8 +24,9 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="convolution/2d_channels_last_model",
-        reason="ChannelsLastTaggedReshapePass.call refuses a weight that is itself stored "
-        "channels-last, which is what model.to(memory_format=torch.channels_last) makes.",
+        reason="ChannelsLastTaggedReshapePass.call refuses a weight that is stored channels-last, "
+        "as model.to(memory_format=torch.channels_last) stores it. Workaround: leave weights "
+        "contiguous; channels-last inputs alone are taken.",
         link=_EXECUTORCH
         + "blob/v1.5.1/backends/xnnpack/_passes/channels_last_tagged_reshape_pass.py",
         stage="lower",
@@ -34,8 +36,8 @@ XNNPACK: list[Limitation] = [
         target=_TARGET,
         case="gelu/tanh",
         reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
-        "approximate argument and GeluConfig does not look at it: the delegate computes the exact "
-        "gelu.",
+        "approximate argument and GeluConfig does not check it, so the delegate computes the "
+        "exact gelu. Workaround: write the tanh form out, or export with it decomposed.",
         link=_EXECUTORCH + "pull/22851",
         stage="compare",
         error="elements exceed the bound",
@@ -45,9 +47,9 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="maximum/nan_wins",
-        reason="On x86 f32-vmax is MAXPS, which returns its second operand if either is NaN; "
-        "XNNPACK promises nothing for NaN in minimum and maximum, but MaximumConfig delegates "
-        "aten.maximum, which propagates it.",
+        reason="On x86 f32-vmax is MAXPS, which returns its second operand if either is NaN. "
+        "XNNPACK does not specify minimum and maximum for NaN, but MaximumConfig delegates "
+        "aten.maximum, which propagates NaN.",
         link=_XNNPACK + "issues/441",
         stage="compare",
         error="2 of 6 elements exceed the bound",
@@ -57,8 +59,8 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="sqrt/special_values",
-        reason="On x86 f32-vsqrt (src/f32-vsqrt/simd-rsqrt.c.in) is x * rsqrt(x) after a Newton "
-        "step, with only zero masked: infinity becomes inf * 0 = NaN.",
+        reason="On x86 f32-vsqrt (src/f32-vsqrt/simd-rsqrt.c.in) computes x * rsqrt(x) with a "
+        "Newton step and masks only zero: sqrt(inf) is inf * 0 = NaN.",
         link=_XNNPACK + "issues/10399",
         stage="compare",
         error="2 of 10 elements exceed the bound",
@@ -69,7 +71,7 @@ XNNPACK: list[Limitation] = [
         target=_TARGET,
         case="rsqrt/special_values",
         reason="On x86 f32-vrsqrt (src/f32-vrsqrt/simd-rsqrt.c.in) refines the estimate with a "
-        "Newton step and masks only infinity: zero becomes 0 * inf = NaN instead of infinity.",
+        "Newton step and masks only infinity: rsqrt(0) is 0 * inf = NaN instead of infinity.",
         link=_XNNPACK + "blob/master/src/f32-vrsqrt/simd-rsqrt.c.in",
         stage="compare",
         error="2 of 10 elements exceed the bound",
@@ -79,9 +81,9 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="log/special_values",
-        reason="xnn_signed_getexp_f32 (src/f32-vlog/rational-3-3.c.in) takes the exponent from the "
-        "bits, and infinity's for that of a number: log(inf) is 127.5 * log(2) = 88.376. With "
-        "AVX-512 it asks the processor, and infinity stays.",
+        reason="xnn_signed_getexp_f32 (src/f32-vlog/rational-3-3.c.in) reads the exponent from "
+        "the bits and does not treat infinity separately: log(inf) is 127.5 * log(2) = 88.376. "
+        "The AVX-512 variant uses an instruction that does.",
         link=_XNNPACK + "blob/master/src/f32-vlog/rational-3-3.c.in",
         stage="compare",
         error="2 of 10 elements exceed the bound",

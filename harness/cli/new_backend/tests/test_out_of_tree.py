@@ -93,7 +93,7 @@ def test_its_gaps_are_known_in_suites_that_know_nothing_of_it(install: Install) 
     }
     assert cells == {"mine:fp32": Status.XFAILED, "portable:fp32": Status.PASSED}
     table = render_limitations(folder)
-    assert "## out of tree\n\n1 entries" in table
+    assert "## backends outside of this repository\n\n1 entries" in table
     assert "`gelu/tanh*` | `mine:*`" in table
 
 

@@ -49,7 +49,7 @@ def test_safetensors_take_what_numpy_lacks_and_outputs_that_share_memory() -> No
     [
         ("y.csv", [X], r"written to \.pt \.npz \.safetensors"),
         ("y.npz", [X, None], "output 1 is None, which .npz has not"),
-        ("y.npz", [X.bfloat16()], "bfloat16, which NumPy has not"),
+        ("y.npz", [X.bfloat16()], "bfloat16: NumPy has no such dtype"),
         ("y.safetensors", ["text"], "output 0 is 'text'"),
     ],
 )

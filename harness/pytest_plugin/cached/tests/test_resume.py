@@ -163,7 +163,7 @@ def test_a_run_that_would_be_of_two_things_is_refused_by_what_differs(stopped: P
     assert "its seed is 0" in refused(stopped, "--seed", "1")
     suite = stopped / "suites" / "small.py"
     suite.write_text(f"# changed\n{suite.read_text()}")
-    assert "sources of suites, backends and the harness are not what they were" in refused(stopped)
+    assert "sources of suites, backends and the harness have changed" in refused(stopped)
 
 
 def test_other_cells_than_it_had_are_refused(stopped: Path) -> None:
@@ -175,7 +175,7 @@ def test_other_cells_than_it_had_are_refused(stopped: Path) -> None:
 
 def test_what_is_complete_or_no_run_is_refused(project: Path) -> None:
     assert run(project, "-n", "0").returncode == 0
-    assert "run is complete already" in refused(project)
+    assert "run is complete; there is nothing to resume" in refused(project)
     for folder in ("nowhere", "suites"):
         result = run(project, "-n", "0", "--resume", folder, folder=None)
         assert result.returncode == 4
@@ -208,7 +208,7 @@ def test_the_command_takes_all_else_from_the_run(project: Path) -> None:
     assert result.stdout.splitlines()[-1] == str(project / "run" / "report.html")
     complete = conform(project, "--resume", "run")
     assert complete.returncode == 2
-    assert "run is complete already" in complete.stderr
+    assert "run is complete; there is nothing to resume" in complete.stderr
     for option in (("--seed", "4"), ("--lower-only",), ("--keep", "red"), ("suites",)):
         other = conform(project, "--resume", "run", *option)
         assert other.returncode == 2, other.stdout
