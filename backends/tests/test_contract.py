@@ -86,7 +86,7 @@ def test_the_registry_lists_the_default_targets() -> None:
         ("mlx:*", "mlx:int4", "", False),
     ],
 )
-def test_what_is_nightly(targets: str, target: str, selected: str, nightly: bool) -> None:
+def test_nightly_selection(targets: str, target: str, selected: str, nightly: bool) -> None:
     case = replace(SMALL, targets=targets)
     chosen = parse_targets(selected.split()) if selected else None
     assert registry.is_nightly(case, Target.parse(target), chosen) is nightly

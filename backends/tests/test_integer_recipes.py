@@ -247,7 +247,7 @@ def test_a_wrong_encoding_of_the_input_is_caught(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_the_honest_twin_stays_green(target: str) -> None:
+def test_the_same_program_without_the_fault_passes(target: str) -> None:
     verdict = run(target)
     assert verdict.passed, verdict.numerics
     for seed in SEEDS:

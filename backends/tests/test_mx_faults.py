@@ -231,7 +231,7 @@ FAULTS = (one_exponent, truncated, shifted_block, other_payload, bias_dropped, b
 
 
 @pytest.mark.parametrize("target", ELEMENT)
-def test_the_honest_program_is_green(target: str) -> None:
+def test_the_program_without_a_fault_passes(target: str) -> None:
     program = lowered(target)
     assert program.tester.verdict.passed
     assert program.run(), "and so it is when it is executed as the faulty ones are"
@@ -309,9 +309,7 @@ def test_a_fault_in_the_cast_is_red(
 
 
 @pytest.mark.parametrize("target", TOSA)
-def test_an_honest_cast_of_what_is_encoded_is_green(
-    target: str, planted: Callable[..., None]
-) -> None:
+def test_a_correct_cast_of_encoded_values_passes(target: str, planted: Callable[..., None]) -> None:
     """The faults above fail because of the fault, not because inputs are encoded twice."""
     program = lowered(target)
     planted(lambda x: encode(x, TOSA[target], RULE).values())

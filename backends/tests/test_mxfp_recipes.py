@@ -132,7 +132,7 @@ def test_upstream_leaves_layers_in_float_without_a_word() -> None:
         (torch.nn.ReLU, "no linear layer or 2-d conv"),
     ],
 )
-def test_a_case_without_a_layer_that_fits_says_why(
+def test_a_case_without_a_layer_that_fits_has_a_reason(
     layer: Callable[[], torch.nn.Module], reason: str
 ) -> None:
     cell = run_cell(Case("one", lambda: (layer(), (torch.zeros(1),))), "tosa:mxfp4")
@@ -142,7 +142,7 @@ def test_a_case_without_a_layer_that_fits_says_why(
     assert reason in cell.error
 
 
-def test_upstream_refuses_what_is_left_in_float() -> None:
+def test_upstream_refuses_operators_left_in_floating_point() -> None:
     from executorch.backends.arm.ao_ext import MXFPOpConfig, to_mxfp
 
     for layer in (torch.nn.Linear(40, 8), torch.nn.Conv2d(40, 8, 1)):
@@ -367,14 +367,14 @@ def test_an_operator_that_is_left_over_fails_the_cell() -> None:
 
 
 @pytest.mark.parametrize("bits", [4, 6, 8])
-def test_packed_codes_come_apart(bits: int) -> None:
+def test_packed_codes_are_unpacked(bits: int) -> None:
     codes = numpy.random.default_rng(bits).integers(0, 2**bits, 96, dtype=numpy.uint8)
     stream = sum(int(code) << (bits * place) for place, code in enumerate(codes))
     packed = stream.to_bytes(96 * bits // 8, "little")
     assert unpack_codes(packed, bits) == codes.tobytes()
 
 
-def test_a_payload_reads_as_it_was_written() -> None:
+def test_a_payload_is_read_back() -> None:
     (graph,) = read_graphs(lowered("mxfp4").serialized.program)
     blocks = {one.name: one.block_size for one in graph.operators if one.block_size is not None}
     assert blocks == {CAST: 32, MATMUL: 32, CONV: 32}

@@ -42,7 +42,7 @@ def test_a_left_over_node_has_its_reason(target: str, reason: str) -> None:
     assert set(taken.reasons) <= set(taken.undelegated_ops)
 
 
-def test_what_is_at_the_border_of_an_integer_delegate_has_its_reason() -> None:
+def test_nodes_at_the_border_of_an_integer_delegate_have_a_reason() -> None:
     taken = lowered("tosa:int")
     borders = {name: said for name, said in taken.reasons.items() if "quantize" in name}
     assert borders

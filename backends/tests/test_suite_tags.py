@@ -59,7 +59,7 @@ def test_later_calls_count() -> None:
     assert case(randn(2, 4)).tags == {"ops", "fp32"}
 
 
-def test_what_is_drawn_by_hand_says_so() -> None:
+def test_inputs_with_infinite_extremes_get_the_tag_nonfinite() -> None:
     spec = Input((2,), lambda size: torch.full(size, math.inf), extremes=(math.inf,))
     assert "nonfinite" in op("abs/some", torch.abs, spec).tags
 

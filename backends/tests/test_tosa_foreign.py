@@ -72,7 +72,7 @@ def test_changed_payloads_end_a_child_at_most(payload: bytes) -> None:
         msgspec.msgpack.encode(["GraphStatus.TOSA_VALID", [["O", [2, 3], bytes(48)]]]),
     ],
 )
-def test_what_the_child_makes_up_is_refused(
+def test_invalid_answers_of_the_child_process_are_refused(
     payload: bytes, monkeypatch: pytest.MonkeyPatch, answer: bytes
 ) -> None:
     monkeypatch.setattr(CHILD, "ask", lambda request, seconds: answer)

@@ -81,8 +81,8 @@ def _list_targets_of(name: str) -> list[Target]:
     if name not in registry.names():
         if any(target.recipe == name for target in registry.known_targets()):
             raise UnknownTarget(
-                f"{name!r} is a recipe; targets are spelled backend:recipe, and *:{name} selects it "
-                "on every backend that has it"
+                f"{name!r} is a recipe; targets are spelled backend:recipe, and *:{name} selects "
+                "it on every backend that has it"
             )
         near = difflib.get_close_matches(name, [*registry.names(), *WORDS], n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {_list_names()}"

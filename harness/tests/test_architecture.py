@@ -50,7 +50,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     list(TopologicalSorter(names).static_order())
 
 
-def test_no_folder_holds_more_modules_than_a_reader_can_keep_apart() -> None:
+def test_no_folder_has_more_than_14_modules() -> None:
     too_large = {
         str(folder.relative_to(ROOT)): count
         for folder in folders()
@@ -118,7 +118,7 @@ def _is_private(name: str) -> bool:
     return not documented and any(part[0] == "_" and part[:2] != "__" for part in parts if part)
 
 
-def test_a_private_name_is_seen_however_it_is_reached() -> None:
+def test_a_private_name_is_found_in_any_spelling() -> None:
     text = """
 import torch
 import executorch.exir._serialize

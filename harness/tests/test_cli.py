@@ -81,7 +81,7 @@ def test_show_takes_its_run_either_way(run_folder: Path, spelled: list[str]) -> 
     assert conform("show", name, *given, "--run", "other").exit_code == 2
 
 
-def test_a_truncated_record_is_reported_and_the_rest_is_kept(run_folder: Path) -> None:
+def test_a_truncated_record_is_reported_and_the_rest_is_read(run_folder: Path) -> None:
     cells = run_folder / CELLS_FILE
     cells.write_bytes(cells.read_bytes()[:-30])
     result = conform("report", str(run_folder))
@@ -121,7 +121,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     assert "Usage:" in result.stderr
 
 
-def test_selecting_nothing_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_selection_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     result = conform("run", "-k", "no_such_case", "-n", "0", "--targets", "null:eager",
                      "suites/ops/cast.py")  # fmt: skip
@@ -147,7 +147,7 @@ def test_repro_runs_one_cell_and_saves_its_program(tmp_path: Path) -> None:
     assert program.read_bytes()[4:8] == b"ET12"
 
 
-def test_passes_lists_what_targets_can_name() -> None:
+def test_passes_lists_the_passes_of_targets() -> None:
     result = conform("passes")
     assert result.exit_code == 0, result.output
     for name in ("remove_noop", "fuse_rms_norm", "mlx_reinplace"):

@@ -27,7 +27,7 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def test_inspect_prints_what_is_in_a_program(program: Path) -> None:
+def test_inspect_prints_the_contents_of_a_program(program: Path) -> None:
     result = conform("inspect", program)
     assert result.exit_code == 0, result.output
     for text in (
@@ -45,7 +45,7 @@ def test_inspect_prints_json(program: Path) -> None:
     assert found["methods"][0]["delegates"][0]["runtime"] in ("native", "emulated")
 
 
-def test_inspect_lists_constant_methods_apart(program: Path) -> None:
+def test_inspect_lists_constant_methods_separately(program: Path) -> None:
     program.write_bytes(nested())
     output = conform("inspect", program).output
     assert "method nested" in output
@@ -85,7 +85,7 @@ def test_exec_without_inputs_runs_a_method_that_takes_none(program: Path) -> Non
     assert "int 7" in result.output
 
 
-def test_what_is_wrong_is_one_line_that_names_the_file(tmp_path: Path) -> None:
+def test_an_error_is_one_line_that_names_the_file(tmp_path: Path) -> None:
     whole = emitted("xnnpack:fp32")
     for name, data in {
         "whole.pte": whole,

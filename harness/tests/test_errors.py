@@ -21,7 +21,7 @@ from harness.errors import ConformError, describe
         ("x" * 700, "ValueError: " + "x" * 587 + "…"),
     ],
 )
-def test_an_error_is_one_line_with_what_it_announces(message: str, line: str) -> None:
+def test_an_error_is_one_line_with_its_announced_list(message: str, line: str) -> None:
     assert describe(ValueError(message)) == line
 
 

@@ -120,7 +120,7 @@ def test_float_targets_catch_every_fault(target: str, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_int_catches_what_exceeds_two_steps(fault: str) -> None:
+def test_int8_targets_detect_errors_of_more_than_two_steps(fault: str) -> None:
     tester = run("tosa:int", step(fault, planted=False), step(fault, planted=True))
     if tester.verdict.passed:
         assert error_in_steps(tester) <= 2
@@ -129,7 +129,7 @@ def test_int_catches_what_exceeds_two_steps(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f != "weights scaled by 1 %"])
-def test_int_catches_faults_behind_several_requantizations(fault: str) -> None:
+def test_int8_targets_detect_faults_before_several_requantizations(fault: str) -> None:
     assert not run("tosa:int", block(), block(fault)).verdict.passed
 
 
@@ -145,7 +145,7 @@ def test_int_catches_faults_behind_several_requantizations(fault: str) -> None:
         for when in HONEST_SEEDS
     ],
 )
-def test_the_honest_twin_stays_green(target: str, when: str) -> None:
+def test_the_same_program_without_the_fault_passes(target: str, when: str) -> None:
     case = Case("block", block())
     red = {
         seed: cell.error

@@ -40,7 +40,7 @@ def test_the_document_and_the_folder_name_the_same_scripts() -> None:
     assert sorted(named) == [path.name for path in FILES]  # each once
 
 
-def test_each_finding_has_a_script_and_says_everything() -> None:
+def test_each_finding_has_a_script_and_all_sections() -> None:
     findings = {title: text for title, text in _sections().items() if LINK.search(text)}
     for title, text in findings.items():
         assert len(LINK.findall(text)) == 1, title
@@ -111,7 +111,7 @@ for observe in (lambda: Observation(1, 2, wrong=True), lambda: Observation(1, 1,
 """
 
 
-def test_an_exit_code_says_what_was_seen(tmp_path: Path) -> None:
+def test_exit_codes_of_a_finding(tmp_path: Path) -> None:
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)
     said = _run(probe, tmp_path, str(FOLDER)).stdout

@@ -111,7 +111,7 @@ def _of(said: dict[str, str], *words: str) -> str:
     return found
 
 
-def test_the_page_shows_what_the_command_writes() -> None:
+def test_the_page_shows_the_output_of_the_command() -> None:
     written = render_templates("mine")
     assert _files(BACKEND) == {name: text for name, text in written.items() if name != "README.md"}
     assert set(_files(SUITE)) == {

@@ -92,7 +92,7 @@ def test_the_dashboard_has_the_other_folders(nights: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["report", "diff", "export", "merge", "baseline"])
-def test_other_commands_read_it_or_say_why_not(nights: Path, command: str) -> None:
+def test_other_commands_read_it_or_report_why_not(nights: Path, command: str) -> None:
     good, bad, out = str(nights / "good-1"), str(nights / "bad"), str(nights.parent / "out")
     arguments = {
         "report": ["report", bad],

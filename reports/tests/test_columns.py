@@ -18,11 +18,11 @@ def test_backends_and_recipes_keep_their_order_and_variations_come_last() -> Non
     assert (found[2].backend, found[2].recipe) == ("tosa", "fp ± passes")
 
 
-def test_a_few_variations_stand_alone() -> None:
+def test_few_variations_are_not_grouped() -> None:
     assert [column.name for column in columns(VARIED[:2])] == VARIED[:2]
 
 
-def test_what_is_no_target_is_shown_as_it_is() -> None:
+def test_a_name_that_is_no_target_is_shown_unchanged() -> None:
     assert [column.name for column in columns(["(no target)", "+x", ":"])] == [
         "(no target)", "+x", ":"
     ]  # fmt: skip

@@ -84,7 +84,7 @@ def _gate(baseline: Path, run: Path) -> Any:
     return CliRunner().invoke(main, arguments)
 
 
-def test_a_certain_red_stays_red_beside_a_contradiction(tmp_path: Path) -> None:
+def test_a_red_cell_stays_red_despite_a_contradiction(tmp_path: Path) -> None:
     write(tmp_path / "good", [cell("add/a"), cell("add/b")], seed=0)
     failed = cell("add/b", status=Status.FAILED, stage="lower", error="E", **NOWHERE)
     write(tmp_path / "bad", [cell("add/a", **NOWHERE), failed], exit_status=1, seed=0)
@@ -178,7 +178,7 @@ _RUN_FIELDS = st.sampled_from(sorted(json.loads((SCHEMA1 / RUN_FILE).read_text()
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(_FIELDS, _VALUES, _RUN_FIELDS, _VALUES)
-def test_whatever_stands_in_a_field_is_read_or_said(
+def test_any_field_value_is_read_or_reported(
     tmp_path: Path, name: str, value: Any, of_run: str, other: Any
 ) -> None:
     shutil.rmtree(tmp_path / "run", ignore_errors=True)

@@ -35,7 +35,7 @@ def traced() -> Cell:
     )
 
 
-def test_a_record_keeps_it_and_older_ones_have_none() -> None:
+def test_new_records_have_a_divergence_and_older_ones_none() -> None:
     line = traced().to_json()
     assert Cell.from_json(line).first_divergence == FOUND
     assert Cell.from_json(line.replace('"first_divergence"', '"other"')).first_divergence is None
@@ -57,7 +57,7 @@ def test_every_page_shows_it(tmp_path: Path) -> None:
     assert views.cell_view(row, run, views.Texts())["diverges"] == str(FOUND)
 
 
-def test_a_wrong_cell_without_says_how_to_find_it() -> None:
+def test_a_mismatch_without_a_divergence_names_the_command_to_trace_it() -> None:
     out = Console(file=io.StringIO(), width=200)
     wrong = [numerics(exceeding=1, bound_used=2.0, problem="1 of 6 exceed")]
     terminal.show(cell(status=Status.MISMATCH, numerics=wrong, seed=3), out)
@@ -80,7 +80,7 @@ def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
     assert views.cell_view(row, run, views.Texts())["diverges"].startswith("not known: it takes")
 
 
-def test_a_cell_says_what_of_its_program_are_constants_and_what_a_call_takes() -> None:
+def test_a_cell_shows_its_constants_and_the_time_of_a_call() -> None:
     out = Console(file=io.StringIO(), width=200)
     terminal.show(
         cell(

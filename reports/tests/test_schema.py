@@ -90,7 +90,7 @@ def test_baselines_of_schema_4_equal_their_run() -> None:
     assert stored.cells == {name: replace(item, seconds=None) for name, item in cells.items()}
 
 
-def test_a_newer_schema_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_newer_schema_is_refused_with_advice(tmp_path: Path) -> None:
     shutil.copytree(SCHEMA1, tmp_path / "r")
     file = tmp_path / "r" / RUN_FILE
     record = json.loads(file.read_text())
@@ -107,7 +107,7 @@ def test_fields_of_a_later_minor_change_are_ignored(tmp_path: Path) -> None:
     assert len(load(tmp_path / "r").cells) == len(lines)
 
 
-def test_a_run_says_how_many_records_it_wrote(tmp_path: Path) -> None:
+def test_a_run_records_its_number_of_records(tmp_path: Path) -> None:
     twice = [cell("add/a"), cell("add/a", status=Status.FAILED), cell("add/b")]
     run = write(tmp_path / "r", twice)
     assert run.info.records == 3

@@ -134,7 +134,7 @@ def test_exports_have_it(tmp_path: Path) -> None:
     assert messages["add/known"].startswith("xfailed, minor: ")
 
 
-def test_records_keep_it_and_older_ones_have_none(tmp_path: Path) -> None:
+def test_new_records_have_a_severity_and_older_ones_none(tmp_path: Path) -> None:
     run = run_of_all(tmp_path / "r")
     assert '"severity":"critical"' in (tmp_path / "r" / "cells.jsonl").read_text()
     assert load(tmp_path / "r").cell("add/major@xnnpack:fp32").severity is Severity.MAJOR
@@ -183,7 +183,7 @@ def test_a_mismatch_that_is_more_severe_is_a_change(
     ] == kinds
 
 
-def test_changes_say_it_and_are_sorted_by_it() -> None:
+def test_changes_show_severity_and_are_sorted_by_it() -> None:
     cases = {f"add/{name}": name for name in ("minor", "critical", "negligible", "major")}
     found = diff(side(dict.fromkeys(cases, "passed")), side(cases))
     newly = found.select_kind(ChangeKind.NEWLY_FAILING)
@@ -245,7 +245,7 @@ def test_the_gate_is_red_from_a_severity_on(
     assert found.exit_code == int(red)
 
 
-def test_what_is_not_red_for_its_severity_is_listed() -> None:
+def test_mismatches_excused_by_severity_are_listed() -> None:
     found = judged("passed", "minor", MAJOR)
     assert (found.exit_code, found.red) == (0, [])
     assert "1 mismatch below severity_at_least" in found.sentence

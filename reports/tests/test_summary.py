@@ -33,7 +33,7 @@ def test_every_status_has_an_outcome_with_its_own_word_and_sign() -> None:
     assert len({outcome.badness for outcome in CellOutcome}) == len(CellOutcome)
 
 
-def test_totals_count_each_outcome_apart_and_leave_only_unsupported_out_of_the_rate(
+def test_totals_count_outcomes_separately_and_the_rate_excludes_only_unsupported(
     tmp_path: Path,
 ) -> None:
     cells = [
@@ -159,7 +159,7 @@ def test_gaps_group_by_reason_and_put_stale_entries_first(tmp_path: Path) -> Non
     ]
 
 
-def test_partitions_add_up_what_was_left_over(tmp_path: Path) -> None:
+def test_partitions_sum_up_fallback_nodes(tmp_path: Path) -> None:
     left = Delegation(
         delegates=1, delegated_nodes=3, undelegated_nodes=2, undelegated_ops={"cat": 2}
     )
@@ -211,7 +211,7 @@ def test_verdicts(tmp_path: Path) -> None:
     assert kind("empty") is VerdictKind.EMPTY
 
 
-def test_a_red_and_killed_run_says_both(tmp_path: Path) -> None:
+def test_a_red_and_killed_run_is_reported_as_both(tmp_path: Path) -> None:
     judged = RunVerdict.from_run(write(tmp_path / "r", [cell(status=Status.FAILED)], end=False))
     assert judged.headline == "FAILED, INCOMPLETE"
     assert not judged.is_good

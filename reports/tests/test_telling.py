@@ -30,7 +30,7 @@ def vacuous_cell(case: str = "full/constant", target: str = "xnnpack:fp32", **fi
     return cell(case, target, numerics=[numerics(conclusive_share=0.0)], **fields)
 
 
-def test_an_outcome_of_its_own() -> None:
+def test_vacuous_is_a_separate_outcome() -> None:
     assert CellOutcome.from_cell(vacuous_cell()) is CellOutcome.VACUOUS
     assert (
         CellOutcome.from_cell(vacuous_cell(delegation=Delegation(undelegated_nodes=1)))
@@ -61,7 +61,7 @@ def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
     assert "2 vacuous pass" in judged.sentence
 
 
-def test_a_run_of_nothing_else_did_not_pass(tmp_path: Path) -> None:
+def test_a_run_of_only_vacuous_passes_did_not_pass(tmp_path: Path) -> None:
     judged = RunVerdict.from_run(write(tmp_path / "r", [vacuous_cell("b")]))
     assert judged.kind is VerdictKind.HOLLOW
     assert not judged.is_good
@@ -74,7 +74,9 @@ def _terminal(run: Any) -> str:
 
 
 @pytest.mark.parametrize("render", [_terminal, markdown.render, html.render])
-def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: Any) -> None:
+def test_reports_count_vacuous_passes_separately_and_explain_them(
+    tmp_path: Path, render: Any
+) -> None:
     shown = render(write(tmp_path / "r", [cell("a"), vacuous_cell("b")]))
     assert WORDS in shown.lower()
     assert "a constant output would pass too" in " ".join(shown.split())
@@ -89,7 +91,7 @@ def test_reports_count_it_apart_and_say_what_it_means(tmp_path: Path, render: An
         ({"numerics": [numerics(conclusive_share=0.875)]}, "87.5 % of the elements"),
     ],
 )  # fmt: skip
-def test_a_cell_says_how_telling_it_is(fields: dict[str, Any], words: str) -> None:
+def test_a_cell_shows_its_conclusive_share(fields: dict[str, Any], words: str) -> None:
     out = io.StringIO()
     terminal.show(cell(**fields), Console(file=out, width=160))
     assert words in out.getvalue()

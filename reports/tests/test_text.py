@@ -82,7 +82,7 @@ def test_nonfinite_numbers_are_spelled(spell: Callable[[float | None], str]) -> 
     assert spell(None) == "–"
 
 
-def test_clean_removes_what_a_terminal_would_act_on() -> None:
+def test_clean_removes_terminal_control_characters() -> None:
     shown = text.clean("\x1b[31mred\x1b[0m \x1b]0;title\x07tab\there\r\nnull\x00 \u202eback")
     assert shown == "red tab\there\nnull\ufffd \ufffdback"
 
@@ -94,7 +94,7 @@ def test_line_is_one_clean_line_within_its_limit(value: str, limit: int) -> None
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", shown)
 
 
-def test_tail_keeps_the_end_and_says_what_it_left_out() -> None:
+def test_tail_keeps_the_end_and_counts_omitted_lines() -> None:
     shown = text.tail("\n".join(f"frame {number}" for number in range(1000)), 100)
     assert shown.endswith("frame 999")
     assert "characters left out" in shown.splitlines()[0]

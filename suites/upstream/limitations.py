@@ -164,8 +164,7 @@ _MLX = [
         target="mlx:*",
         case=_of("median", "with_indices_* keepdim_with_indices_*"),
         reason="The program returns a torch.return_types.median. The emitter serializes the tree "
-        "of the outputs, and torch cannot serialize this type. Fixed in torch after 2.13. "
-        "Workaround: return a tuple of values and indices.",
+        "of the outputs, and torch cannot serialize this type. Fixed in torch after 2.13.",
         link="https://github.com/pytorch/pytorch/issues/197104",
         stage="to_executorch",
         error="No registered serialization name",

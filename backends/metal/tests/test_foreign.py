@@ -78,7 +78,7 @@ def test_a_shader_that_crashes_is_an_error(program: bytes) -> None:
     assert torch.equal(output, X * 2)
 
 
-def test_what_a_foreign_shader_does_wrong_is_told(program: bytes) -> None:
+def test_defects_of_a_foreign_shader_are_reported(program: bytes) -> None:
     with pytest.raises(ProgramError, match=r"out_ptr0.* which has 4 elements"):
         BACKEND.execute(with_shader(program, "out_ptr0[x0 + 1000] = 0;"), [(X,)])
 

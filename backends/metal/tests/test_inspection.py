@@ -76,7 +76,7 @@ def test_every_violation_is_listed() -> None:
     assert contract.endswith(f"{len(broken)} of them break a rule")
 
 
-def test_where_execution_ends_is_said() -> None:
+def test_the_inspection_reports_where_execution_ends() -> None:
     def fail(*arguments: Any) -> Any:
         raise ValueError("planted")
 
@@ -97,20 +97,20 @@ def test_calls_of_a_sequence_are_counted() -> None:
     assert any(line.endswith("(2 times)") for line in lines)
 
 
-def test_nothing_delegated_is_said() -> None:
+def test_the_inspection_reports_that_nothing_is_delegated() -> None:
     tester = Tester(CHAIN, "metal:fp32").export().lower(partitioners=[])
     tester.to_executorch().serialize()
     assert list(BACKEND.inspect(tester.attempt)) == ["nothing was delegated to MetalBackend"]
 
 
-def test_a_payload_of_another_kind_is_said() -> None:
+def test_the_inspection_reports_a_payload_of_another_kind() -> None:
     tester = lowered(CHAIN)
     with mock.patch.object(inspection, "read_code", side_effect=ValueError("no source")):
         lines = list(BACKEND.inspect(tester.attempt))
     assert lines == ["the program cannot be executed: ValueError: no source"]
 
 
-def test_pasted_headers_are_left_out() -> None:
+def test_pasted_headers_are_omitted() -> None:
     source = (
         "#include <x>\nfloat f();\n    kernel void k(device float* a) {\n        *a = 1;\n    }\n"
     )

@@ -82,7 +82,7 @@ def noting(body: str, *given: torch.Tensor, **options: Any) -> tuple[list[str], 
     return found, got
 
 
-def test_what_a_kernel_writes_into_a_view_with_holes_is_in_what_is_viewed() -> None:
+def test_a_kernel_that_writes_a_view_with_gaps_changes_the_base() -> None:
     body = empty("buf0", "2L, 5L", "5L, 1L") + "aoti_torch_zero_(buf0);"
     body += view("part", "buf0", "2L, 3L", "5L, 1L", "0L")
     body += launch("mps_lib_0", "part", "arg0", "6L") + output("buf0")
@@ -92,7 +92,7 @@ def test_what_a_kernel_writes_into_a_view_with_holes_is_in_what_is_viewed() -> N
     assert torch.equal(got[:, 3:], torch.zeros(2, 2))
 
 
-def test_a_copy_into_a_view_with_holes_is_in_what_is_viewed() -> None:
+def test_a_copy_into_a_view_with_gaps_changes_the_base() -> None:
     body = empty("buf0", "2L, 5L", "5L, 1L") + "aoti_torch_zero_(buf0);"
     body += view("part", "buf0", "2L, 3L", "5L, 1L", "2L") + copy("part", "arg0")
     found, got = noting(body + output("buf0"), SIX)
@@ -161,7 +161,7 @@ def test_arguments_of_c_functions_become_those_of_the_operator() -> None:
     assert substitute("aoti_torch_mps_mm_out") is None
 
 
-def test_a_network_says_all_of_its_defects_with_their_lines() -> None:
+def test_a_network_reports_all_its_defects_with_their_lines() -> None:
     cell = run(Vision, torch.randn(1, 3, 8, 8))
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
     assert cell.error is not None
@@ -191,7 +191,7 @@ def test_a_linear_layer_is_named_as_the_partition_names_it() -> None:
     assert "known defect" not in (only_first.error or "")
 
 
-def test_a_function_that_nothing_stands_for_is_said() -> None:
+def test_a_missing_function_is_reported() -> None:
     cell = run(lambda x: x.masked_scatter(x > 0, x), torch.randn(3, 4))
     assert cell.status is not Status.PASSED
     assert cell.defects

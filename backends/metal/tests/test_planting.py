@@ -48,7 +48,7 @@ def test_the_unchanged_program_is_not_caught() -> None:
     assert prepared.caught(prepared.code) is None
 
 
-def test_an_outcome_lists_what_was_missed() -> None:
+def test_an_outcome_lists_missed_faults() -> None:
     outcome = Outcome({("case", "kind", "a -> b"): None, ("case", "kind", "c -> d"): "mismatch"})
     assert outcome.share == 0.5
     assert str(outcome).splitlines() == [

@@ -167,7 +167,7 @@ def test_a_wrong_kernel_is_caught(wrong: str) -> None:
     assert cell.status.value == "mismatch"
 
 
-def test_what_has_no_weight_that_fits_is_not_the_recipes() -> None:
+def test_a_recipe_skips_cases_without_a_weight_that_fits() -> None:
     for refused in (case(40, 8, 3), case(64, 3, 2), Case("int4/none", relu)):
         assert "nothing to quantize" in (int4.unsupported(refused, refused.make()) or "")
     for taken in (case(64, 8, 3), case(64, 3, 1)):
@@ -182,7 +182,7 @@ def bad() -> Any:
     raise ValueError("planted")
 
 
-def test_shared_layers_stay_shared_and_others_stay_as_they_are() -> None:
+def test_shared_layers_stay_shared_and_others_unchanged() -> None:
     shared = torch.nn.Linear(32, 32)
     attention = torch.nn.MultiheadAttention(32, 1)
     module = torch.nn.Sequential(shared, torch.nn.Linear(8, 8), shared, attention)

@@ -49,7 +49,7 @@ def assert_complete(entry: Path) -> None:
     assert (entry / "_generated_inspector.py").exists()
 
 
-def test_an_entry_is_made_once_and_leaves_the_wheel_as_it_was(wheel: Path, tmp_path: Path) -> None:
+def test_an_entry_is_created_once_and_the_wheel_is_unchanged(wheel: Path, tmp_path: Path) -> None:
     before = {path: path.read_bytes() for path in wheel.rglob("*") if path.is_file()}
     entry = codegen.find_or_generate(wheel, tmp_path / "cache")
     assert_complete(entry)
@@ -128,7 +128,7 @@ print(codegen.find_or_generate(Path(wheel), Path(cache)))
 """
 
 
-def test_two_processes_at_once_make_one_entry(wheel: Path, tmp_path: Path) -> None:
+def test_two_concurrent_processes_create_one_entry(wheel: Path, tmp_path: Path) -> None:
     meeting, cache = tmp_path / "meeting", tmp_path / "cache"
     meeting.mkdir()
     processes = [
@@ -262,7 +262,7 @@ SPOILED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_a_wheel_that_lacks_something_is_told_in_one_line(
+def test_a_wheel_without_a_needed_file_is_reported_in_one_line(
     name: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil, message = SPOILED[name]
@@ -282,7 +282,7 @@ def test_a_flatc_on_the_path_serves(
     assert_complete(codegen.find_or_generate(wheel, tmp_path / "cache"))
 
 
-def test_without_executorch_the_error_says_what_to_install(
+def test_without_executorch_the_error_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(codegen.importlib.util, "find_spec", lambda name: None)

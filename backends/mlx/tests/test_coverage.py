@@ -119,7 +119,7 @@ def test_the_tables_name_every_node_type() -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_executes_what_the_table_says(cell: str) -> None:
+def test_a_cell_executes_the_instructions_of_the_table(cell: str) -> None:
     name, _, spelled = cell.partition("@")
     target = Target.parse(spelled)
     case, limitations = cases()[name]
@@ -129,7 +129,7 @@ def test_a_cell_executes_what_the_table_says(cell: str) -> None:
 
 
 @pytest.mark.parametrize("name", ASSEMBLED)
-def test_an_assembled_program_executes_what_the_table_says(name: str) -> None:
+def test_an_assembled_program_executes_the_instructions_of_the_table(name: str) -> None:
     seen: set[str] = set()
     program = KERNELS[name] if name in KERNELS else PROGRAMS[name]
     program.run(lambda chain, place, node, tensors, values: seen.add(node.kind))

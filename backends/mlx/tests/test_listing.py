@@ -38,7 +38,7 @@ def test_every_instruction_is_listed_with_slots_and_shapes() -> None:
     assert "f32[3, 4]" in tanh
 
 
-def test_nothing_delegated_is_said() -> None:
+def test_the_inspection_reports_that_nothing_is_delegated() -> None:
     class Nothing(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cumprod(x, 0) if False else torch.bitwise_not(x)

@@ -47,14 +47,14 @@ def test_a_norm_without_casts_is_one_instruction_in_float32(case: Case) -> None:
 
 
 @cases(patterns.NOT_FUSED)
-def test_what_is_no_such_norm_stays_as_it_is(case: Case) -> None:
+def test_other_norms_are_not_fused(case: Case) -> None:
     found = instructions(case, "mlx:fp32")
     assert (found["RMSNormNode"], found["RsqrtNode"]) == (0, 1)
 
 
 @pytest.mark.xfail(strict=True, reason="RMSNormMatch: see suites/mlx/limitations/patterns.py")
 @cases([case for case in patterns.LOOK_ALIKES if "result" not in case.name])
-def test_a_look_alike_stays_as_it_is(case: Case) -> None:
+def test_a_similar_pattern_is_not_fused(case: Case) -> None:
     assert instructions(case, "mlx:fp32")["RMSNormNode"] == 0
 
 
@@ -68,7 +68,7 @@ def test_attention_is_one_instruction(case: Case) -> None:
 
 
 @cases(patterns.SEVERAL_STEPS)
-def test_attention_that_the_instruction_cannot_compute_is_taken_apart(case: Case) -> None:
+def test_attention_that_the_instruction_cannot_compute_is_decomposed(case: Case) -> None:
     found = instructions(case, "mlx:fp32")
     assert (found["SdpaNode"], found["SoftmaxNode"]) == (0, 1)
 
@@ -82,7 +82,7 @@ def test_repeated_heads_that_cannot_be_dropped_are_kept(case: Case) -> None:
 
 @pytest.mark.xfail(strict=True, reason="SDPAHandler: see suites/mlx/limitations/patterns.py")
 @cases(patterns.TAKEN_WRONGLY)
-def test_attention_that_the_instruction_gets_wrong_is_taken_apart(case: Case) -> None:
+def test_attention_that_the_instruction_computes_wrongly_is_decomposed(case: Case) -> None:
     assert instructions(case, "mlx:fp32")["SoftmaxNode"] == 1
 
 

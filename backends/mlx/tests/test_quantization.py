@@ -195,7 +195,7 @@ def test_mlx_quantizes_to_the_same_nvfp4() -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_mlx_decodes_what_the_oracle_decodes(weight_format: WeightFormat) -> None:
+def test_mlx_and_the_oracle_decode_the_same_values(weight_format: WeightFormat) -> None:
     tester = quantized(weight_format)
     graph = tester.reference_module
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
@@ -264,7 +264,7 @@ def test_a_wrong_weight_exceeds_the_bound(
     assert used(tester, stored.product(tester.built.inputs[0])) > 1.5
 
 
-def test_the_bound_holds_where_the_terms_are_summed_apart() -> None:
+def test_the_bound_holds_for_separately_summed_terms() -> None:
     """As Metal's kernel for few rows does: ``scale · Σ x·code + offset · Σ x`` for 16 at a time.
 
     Nearly all weights are tiny, so both terms are far larger than their sum.
@@ -311,7 +311,9 @@ def test_a_shared_weight_stays_shared(weight_format: WeightFormat) -> None:
 @pytest.mark.parametrize(
     ("weight_format", "names"), [(int4, ["1.weight"]), (mxfp8, ["1.weight"]), (nvfp4, [])]
 )
-def test_what_does_not_fit_stays_float(weight_format: WeightFormat, names: list[str]) -> None:
+def test_weights_that_do_not_fit_stay_floating_point(
+    weight_format: WeightFormat, names: list[str]
+) -> None:
     attention = torch.nn.MultiheadAttention(64, 4)
     module = torch.nn.Sequential(torch.nn.Linear(40, 64), torch.nn.Linear(64, 17), attention)
     weight_format(module)
@@ -319,7 +321,7 @@ def test_what_does_not_fit_stays_float(weight_format: WeightFormat, names: list[
     assert changed == names
 
 
-def test_a_recipe_says_what_it_has_nothing_to_say_about() -> None:
+def test_a_recipe_names_cases_that_it_does_not_quantize() -> None:
     case = Case("plain/relu", lambda: (torch.nn.ReLU(), (torch.randn(3),)))
     for weight_format in FORMATS:
         reason = weight_format.unsupported(case, case.make())

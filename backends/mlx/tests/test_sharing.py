@@ -151,7 +151,7 @@ def test_a_payload_that_shares_nothing_stays_within_its_budget() -> None:
     assert loaded
 
 
-def test_a_string_that_is_used_often_is_kept_once() -> None:
+def test_a_string_that_is_used_often_is_stored_once() -> None:
     source = "x" * 50_000
     given = [sample("MetalKernelNode", source=source, header=source) for _ in range(500)]
     data = encode(graph(*given))

@@ -40,7 +40,7 @@ def graph(name: str) -> MlxGraph:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_is_lowered_is_expected(name: str) -> None:
+def test_lowered_weights_are_expected(name: str) -> None:
     tester = lowered(name)
     assert count_expected_instructions(tester.exported) == {
         "QuantizedMatmulNode": 2,
@@ -50,7 +50,7 @@ def test_what_is_lowered_is_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_record_holds_what_the_exported_program_does(name: str) -> None:
+def test_decoded_encodings_equal_the_exported_weights(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]
     found = {one.parameter: one for one in read_encodings(made, tester.serialized)}
     assert sorted(found) == ["1.weight", "2.weight"]

@@ -48,7 +48,7 @@ def test_a_cell_for_each_target_and_nothing_written(folder: Path) -> None:
     assert cells[0].delegation.reasons["aten.cumsum.default"] == {left: 1}
 
 
-def test_the_module_stays_as_it_was() -> None:
+def test_the_module_is_not_changed() -> None:
     module = torch.nn.Sequential(torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 2)).train()
     state = {name: value.clone() for name, value in module.state_dict().items()}
     (cell,) = harness.check(module, torch.randn(3, 6), "null:eager")
@@ -73,7 +73,7 @@ def test_a_dynamic_program_takes_sets_of_other_sizes() -> None:
     assert cell.tags == ["dynamic", "model"]
 
 
-def test_targets_that_round_alike_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_with_equal_rounding_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     from harness.pipeline import shared_case_work
 
     add_bounds, made = shared_case_work.add_bounds, list[Any]()

@@ -145,7 +145,7 @@ class Aborts(torch.nn.Module):
 
 
 @pytest.mark.nightly
-def test_a_crash_says_its_last_words_its_node_and_what_was_delegated(folder: Path) -> None:
+def test_a_crash_reports_its_last_output_its_node_and_the_delegated_nodes(folder: Path) -> None:
     (folder / "aborts.py").write_text(ABORTS)
     done = conform(folder, "aborts.py:Aborts", "--targets", "portable:fp32,xnnpack:fp32", "--json")
     assert done.returncode == 1, done.stderr
@@ -253,7 +253,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize("asked", [(), pytest.param(("--trace",), marks=pytest.mark.nightly)])
-def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
+def test_a_mismatch_is_traced_and_its_record_has_the_first_node(
     folder: Path, asked: tuple[str, ...]
 ) -> None:
     (folder / "net.py").write_text(APPROXIMATE)
@@ -273,7 +273,7 @@ def test_a_mismatch_is_traced_and_its_record_says_where_it_begins(
     assert (right.status, right.first_divergence) == (Status.PASSED, None)
 
 
-def test_a_record_is_kept_whatever_tracing_comes_to(tmp_path: Path) -> None:
+def test_a_record_is_written_even_if_tracing_fails(tmp_path: Path) -> None:
     run = Run(path=tmp_path, info=RunInfo(started=format_now(), seed=0), cells=[])
     lines: list[str] = []
     following = CheckFollower(run, tmp_path / "saved", lambda cell: "again", lines.append)

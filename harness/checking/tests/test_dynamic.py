@@ -68,7 +68,7 @@ def test_all_that_can_vary_is_found_and_run_at_the_ends_and_in_mixtures() -> Non
     assert all(shapes_of(call)[0] == (*shapes_of(call)[1], 8) for call in calls)
 
 
-def test_a_dimension_that_is_named_takes_along_what_has_to_be_as_long() -> None:
+def test_a_named_dimension_also_varies_dimensions_of_equal_size() -> None:
     plan = planned("x:1=3..10")
     assert plan.notes == [
         "x:1 varies, 3 to 10; tested at 10, 3, 6",
@@ -148,7 +148,7 @@ def test_sizes_of_files_and_sizes_that_are_added_are_in_one_statement() -> None:
     assert [len(arguments(call)[0][0]) for call in case.make().calls] == [4, 8, 1, 16]
 
 
-def test_programs_of_their_own_have_statements_of_their_own() -> None:
+def test_separate_programs_have_separate_statements() -> None:
     sets = tuple(InputSet(f"{n}.pt", (torch.randn(4, n),)) for n in (6, 5))
 
     class Sum(torch.nn.Module):
@@ -164,7 +164,7 @@ def test_programs_of_their_own_have_statements_of_their_own() -> None:
     ]
 
 
-def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reported() -> None:
+def test_a_size_in_range_that_the_module_refuses_is_skipped_and_reported() -> None:
     class Fussy(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             if not torch.compiler.is_exporting() and x.shape[0] > 10:
@@ -180,7 +180,7 @@ def test_a_size_that_the_module_refuses_within_the_range_is_left_out_and_reporte
     ]
 
 
-def test_nothing_may_vary_is_said_and_run() -> None:
+def test_a_model_without_dynamic_sizes_is_reported_and_run() -> None:
     class Fixed(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + torch.eye(2, 3)
@@ -236,14 +236,14 @@ def test_sizes_change_one_by_one_where_they_cannot_together() -> None:
         (["auto", "x:0"], "auto includes all dimensions"),
     ],
 )
-def test_what_cannot_vary_is_one_line(asked: list[str], said: str) -> None:
+def test_a_dimension_that_cannot_vary_is_a_one_line_error(asked: list[str], said: str) -> None:
     with pytest.raises(ConformError) as caught:
         planned(*asked)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_size_of_one_and_what_is_no_tensor_are_refused() -> None:
+def test_sizes_of_one_and_inputs_that_are_no_tensors_are_refused() -> None:
     one = Call((torch.randn(1, 10, 8),), {"mask": torch.ones(1, 10), "factor": 3.0})
     with pytest.raises(ConformError, match=r"size 1 there, which torch.export takes for"):
         planned("x:0", given=one)

@@ -114,7 +114,7 @@ _HAS = "my_model.py has Net, Attribute, Branching, Named, build, by_name"
         ("cut.pt2", "cut.pt2 is not a complete program of torch.export.save"),
     ],
 )
-def test_what_is_no_model_is_one_line(folder: Path, spec: str, said: str) -> None:
+def test_a_source_without_a_model_is_a_one_line_error(folder: Path, spec: str, said: str) -> None:
     (folder / "broken.py").write_text("def build(:\n    pass\n")
     (folder / "imports.py").write_text("import no_such_package\n")
     (folder / "cut.pt2").write_bytes(b"PK\x03\x04 and no more")

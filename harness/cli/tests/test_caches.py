@@ -36,7 +36,7 @@ def write(folder: Path, name: str, size: int, unused: float) -> Path:
     return file
 
 
-def test_nobody_writes_to_a_folder_that_is_not_listed() -> None:
+def test_no_cache_writes_to_an_unlisted_folder() -> None:
     asking = re.compile(r"user_cache_(path|dir)|XDG_CACHE")
     found = {
         str(path.relative_to(ROOT))
@@ -68,14 +68,14 @@ def test_all_are_listed(below: Path) -> None:
     assert str(below) in shown.output
 
 
-def test_an_empty_folder_is_as_old_as_it_is(below: Path) -> None:
+def test_an_empty_folder_has_its_own_age(below: Path) -> None:
     (below / "metal-generated" / "empty").mkdir(parents=True)
     (entry,) = cache_folders.list_entries("metal-generated")
     assert entry.size == 0
     assert entry.unused < 60
 
 
-def test_the_longest_unused_goes_first(below: Path) -> None:
+def test_the_least_recently_used_is_removed_first(below: Path) -> None:
     folder = below / "metal-generated"
     old = write(folder, "old/entry", 600, 900.0)
     new = write(folder, "new/entry", 600, 10.0)
@@ -91,7 +91,7 @@ def test_the_longest_unused_goes_first(below: Path) -> None:
     assert not other.exists()
 
 
-def test_everything_is_cleared_but_what_running_workers_hold(below: Path) -> None:
+def test_clearing_keeps_folders_of_running_workers(below: Path) -> None:
     # Results have a store of their own, with tests of its own.
     names = set(cache_folders.CACHES) - {"results"}
     files = [write(below / name, "entry/file", 10, 1.0) for name in sorted(names)]

@@ -173,7 +173,7 @@ _SMALL_DISK = (
 
 
 @pytest.mark.nightly
-def test_a_worker_whose_disk_is_full_accuses_no_cell(
+def test_a_worker_with_a_full_disk_fails_no_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = tmp_path / "small"
@@ -236,7 +236,7 @@ def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_keys_let_in_who_has_them(tmp_path: Path) -> None:
+def test_only_holders_of_the_keys_can_connect(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=2)
     for name in ("ours", "others"):
         make_keys(tmp_path / name)
@@ -291,7 +291,7 @@ def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> No
         (("--cluster", "127.0.0.1:1", "--keep", "all"), "--keep writes files on the workers"),
     ],
 )
-def test_misuse_is_said_before_anything_runs(
+def test_misuse_is_reported_before_any_cell_runs(
     tmp_path: Path, options: tuple[str, ...], words: str
 ) -> None:
     write_suite(tmp_path, plain=1)

@@ -27,7 +27,7 @@ def test_longest_first_and_two_a_slot() -> None:
     assert not sent(ledger, place("a")), "its slot has a running and a next unit"
 
 
-def test_a_cell_that_ends_two_processes_is_dead_and_the_rest_goes_on() -> None:
+def test_a_cell_that_ends_two_processes_is_crashed_and_the_rest_continues() -> None:
     ledger = Ledger([piece("case", cells=3)])
     (first,) = sent(ledger, place("a"), place("b"))
     ledger.record_start(first, "a", "case/0@null:eager")
@@ -70,7 +70,7 @@ def test_a_lost_worker_costs_the_cell_that_ran() -> None:
     assert not ledger.record_end(again, "case/0@null:eager")
 
 
-def test_what_every_worker_refuses_is_given_up_with_its_reason() -> None:
+def test_a_cell_that_every_worker_refuses_ends_with_the_reason() -> None:
     ledger = Ledger([piece("case", cells=2)])
     for _ in range(20):
         for key in sent(ledger, place("a")):
@@ -83,7 +83,7 @@ def test_what_every_worker_refuses_is_given_up_with_its_reason() -> None:
     pytest.fail("it is sent for ever")
 
 
-def test_another_runtime_that_comes_later_gets_what_waits() -> None:
+def test_a_runtime_that_joins_later_gets_waiting_cells() -> None:
     emulating, native = place("linux", mlx="emulated"), place("mac", mlx="native")
     work = [
         WorkItem("suites/a.py", f"case{number}", (f"case{number}@mlx:fp32",)) for number in range(9)
@@ -103,7 +103,7 @@ EVENTS = ("ends", "dies", "is lost", "refuses", "answers", "ends late")
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=6),
     fates=st.lists(st.tuples(st.integers(0, 7), st.sampled_from(EVENTS)), max_size=120),
 )
-def test_each_cell_comes_to_one_end(sizes: list[int], fates: list[tuple[int, str]]) -> None:
+def test_each_cell_ends_exactly_once(sizes: list[int], fates: list[tuple[int, str]]) -> None:
     ledger = Ledger([piece(f"case{number}", size) for number, size in enumerate(sizes)])
     expected = {
         cell for number, size in enumerate(sizes) for cell in piece(f"case{number}", size).cells

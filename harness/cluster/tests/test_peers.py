@@ -52,7 +52,7 @@ ATTEMPTS: dict[str, Callable[[Any, str], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore")  # Dask's, of peers that do not answer
-def test_no_way_of_dasks_runs_what_a_peer_sends(tmp_path: Path) -> None:
+def test_no_dask_message_executes_code_of_a_peer(tmp_path: Path) -> None:
     root = tmp_path / "checkout"
     write_suite(root, plain=2)
     with local_farm(root, 1) as (address, _):

@@ -5,7 +5,7 @@ from harness.cluster.tests.farms import place
 from harness.record.host import Environment
 
 
-def test_native_comes_before_emulated_and_lowering_last() -> None:
+def test_native_is_preferred_to_emulated_and_lowering_is_last() -> None:
     linux = place("linux", mlx="emulated", tosa="reference", metal="lowers")
     mac = place("mac", mlx="native", tosa="lowers", metal="none")
     assert find_best_labels([linux]) == {
@@ -32,7 +32,7 @@ def test_cells_that_one_worker_can_run_stay_together() -> None:
     assert needed == {"native:xnnpack", "emulated:mlx", "reference:tosa"}
 
 
-def test_what_none_can_execute_goes_to_any_that_says_why() -> None:
+def test_a_cell_that_no_worker_can_execute_goes_to_one_that_reports_why() -> None:
     only = place("linux", xnnpack="native", metal="none")
     assert group_cells(["a@metal:fp32"], [only], find_best_labels([only])) == [
         (frozenset(), ["a@metal:fp32"])

@@ -12,7 +12,7 @@ from harness.cluster.tls import AUTHORITY_KEY, NODE_KEY, make_keys, resolve_addr
 from harness.errors import UsageError
 
 
-def test_keys_are_made_once_and_for_nobody_else(tmp_path: Path) -> None:
+def test_keys_are_created_once_and_private(tmp_path: Path) -> None:
     make_keys(tmp_path / "keys")
     for name in (AUTHORITY_KEY, NODE_KEY):
         assert (tmp_path / "keys" / name).stat().st_mode & 0o077 == 0

@@ -162,7 +162,7 @@ def test_the_author_of_a_quantizer_meets_its_faults(change: Change, found: set[s
     assert set(re.findall(r" at (\w+), ", str(wrong.value))) == {"quantize"}
 
 
-def test_an_honest_quantizer_is_found_nothing_wrong_with() -> None:
+def test_a_correct_quantizer_passes() -> None:
     check_backend(Quantizing(lambda _: None), specimens=BEFORE_LOWERING_SPECIMENS)
 
 
@@ -221,7 +221,7 @@ def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
             assert f"programs about {kind} passes" in text
 
 
-def test_what_cannot_be_executed_is_declared() -> None:
+def test_wrong_declarations_of_unsupported_programs_are_reported() -> None:
     outputs = [one for one in SPECIMENS if one.kind is SpecimenKind.OUTPUTS]
     (cond,) = (one for one in SPECIMENS if one.case.name == "specimen/cond")
 

@@ -42,7 +42,7 @@ def program(request: pytest.FixtureRequest) -> bytes:
         (b"\x30\0\0\0ET12" + bytes(60), "damaged"),
     ],
 )
-def test_what_is_no_program_is_named(data: bytes, problem: str) -> None:
+def test_a_file_that_is_no_program_is_named(data: bytes, problem: str) -> None:
     with pytest.raises(ProgramError, match=problem) as caught:
         container.read(data)
     assert "\n" not in str(caught.value)
@@ -55,7 +55,7 @@ def test_a_program_cut_short_anywhere_is_refused(program: bytes) -> None:
     Program(program)
 
 
-def test_a_program_whose_header_lies_is_refused_or_read(program: bytes) -> None:
+def test_a_program_with_a_wrong_header_is_refused_or_read(program: bytes) -> None:
     """The header says that all is there, so that the tables are read to where they end."""
     refused = 0
     size = struct.unpack_from("<Q", program, 16)[0]

@@ -62,7 +62,7 @@ def run_interpreted(program: bytes, calls: list[tuple[Any, ...]]) -> list[list[A
 
 
 @pytest.mark.parametrize("run", [run_native, run_interpreted])
-def test_every_output_comes_in_the_order_of_the_plan(run: Any) -> None:
+def test_outputs_are_returned_in_the_order_of_the_plan(run: Any) -> None:
     program = program_of(Everything(), torch.zeros(4, 2), dynamic_shapes=(ROWS,))
     for rows, values in zip(
         (3, 4), run(program, [(torch.zeros(3, 2),), (torch.zeros(4, 2),)]), strict=True
@@ -74,7 +74,7 @@ def test_every_output_comes_in_the_order_of_the_plan(run: Any) -> None:
 
 
 @pytest.mark.parametrize("run", [run_native, run_interpreted])
-def test_a_mutated_input_is_an_output_and_a_mutated_buffer_is_none(run: Any) -> None:
+def test_a_mutated_input_is_an_output_and_a_mutated_buffer_is_not(run: Any) -> None:
     program = program_of(Mutating(), torch.ones(2))
     given = torch.ones(2)
     first, second = run(program, [(given,), (given,)])

@@ -45,7 +45,7 @@ def test_a_module_from_python_is_quiet(prepared: bool) -> None:
     assert done.stderr == ""
 
 
-def test_only_what_is_said_of_processors_is_left_out(capfd: object) -> None:
+def test_only_messages_about_processors_are_suppressed(capfd: object) -> None:
     assert hasattr(capfd, "readouterr")
     runtime_log._IS_FIRST_LOAD[:] = [True]
     with runtime_log.filter_first_load_messages():

@@ -95,7 +95,7 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_interpreted_program_computes_what_the_runtime_computes(name: str) -> None:
+def test_an_interpreted_program_and_the_runtime_compute_the_same(name: str) -> None:
     forward, calls, dynamic_shapes = PROGRAMS[name]
     program = program_of(forward, *calls[0], dynamic_shapes=dynamic_shapes)
     interpreter = Interpreter(program, {}, RuntimeKernels())
@@ -130,7 +130,7 @@ def test_a_left_over_operator_without_a_kernel_is_unsupported(target: str) -> No
     assert cell.error == "the ExecuTorch runtime has no kernel for aten::sort.values"
 
 
-def test_the_runtime_says_which_kernels_it_lacks() -> None:
+def test_the_runtime_names_missing_kernels() -> None:
     program = program_of(lambda _, x: torch.sort(torch.sort(x, 0)[1])[0], X)
     for execute in (run_native, lambda *given: Interpreter(given[0], {}, RuntimeKernels())):
         with pytest.raises(MissingKernels) as caught:
@@ -194,7 +194,7 @@ def test_a_call_of_another_length_is_refused() -> None:
             RuntimeKernels().load(program, schema.KernelCall(call.op_index, args))
 
 
-def test_what_a_move_put_in_a_tensors_place_is_refused() -> None:
+def test_a_move_of_a_non_tensor_over_a_tensor_is_refused() -> None:
     program = Program(program_of(lambda _, x, y: x + y, X, X))
     call = program.plan.chains[0].instructions[0].instr_args
     assert isinstance(call, schema.KernelCall)
@@ -203,7 +203,7 @@ def test_what_a_move_put_in_a_tensors_place_is_refused() -> None:
         handle([X, 3, 1, torch.empty(4), torch.empty(4)])
 
 
-def test_only_so_many_programs_of_one_call_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_cached_programs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.execution.native.runtime_call._MAX_PROGRAMS", 2)
     calls = [(torch.ones(n, 2),) for n in (4, 8, 2, 3, 4)]
     program = program_of(grow, *calls[0], dynamic_shapes=((ROWS,),))

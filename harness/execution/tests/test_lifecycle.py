@@ -165,7 +165,7 @@ def programs(*names: str) -> Any:
 
 @programs("layers")
 @pytest.mark.parametrize("load", [from_bytes, from_map, from_file])
-def test_lives_are_alike_and_leave_nothing_behind(
+def test_repeated_lives_are_equal_and_leave_nothing_behind(
     tmp_path: Path, target: str, name: str, load: Callable[[str, Path], Call]
 ) -> None:
     data, inputs = program(target, name)
@@ -250,7 +250,7 @@ def test_threads_with_a_program_each(tmp_path: Path, target: str, name: str) -> 
     assert all(results)
 
 
-def test_a_leak_would_be_seen(tmp_path: Path) -> None:
+def test_a_leak_is_detected(tmp_path: Path) -> None:
     """The slack is less than what twenty lives would leave of one program."""
     data, inputs = program("xnnpack:fp32")
     path = saved(tmp_path, data)

@@ -52,7 +52,7 @@ def test_a_failing_cell_names_its_node(target: str) -> None:
     assert type(cell).from_json(cell.to_json()).first_divergence == found
 
 
-def test_what_is_not_the_runtimes_is_left_out_and_the_stream_is_given_back(
+def test_only_the_runtimes_output_is_captured_and_the_stream_is_restored(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def fails() -> None:

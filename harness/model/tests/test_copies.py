@@ -66,7 +66,7 @@ class Holder(torch.nn.Module):
         self.tied = self.weight
 
 
-def test_wrappers_are_copied_by_what_they_wrap() -> None:
+def test_wrapper_tensors_are_copied_with_their_contents() -> None:
     original = Holder(_pair())
     with pytest.raises(Exception):  # noqa: B017, PT011  (whatever torch raises)
         copy.deepcopy(original)
@@ -108,7 +108,7 @@ class Locked(torch.nn.Module):
             return self.again(self.linear(x)[..., :1].expand(-1, 3))
 
 
-def test_what_is_no_tensor_and_refuses_is_shared() -> None:
+def test_objects_that_refuse_to_be_copied_are_shared() -> None:
     original = torch.nn.Sequential(Locked())
     made, _ = copy_module(original)
     assert made[0].lock is original[0].lock

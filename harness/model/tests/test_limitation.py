@@ -39,7 +39,9 @@ def entry(**changes: object) -> Limitation:
         ({"tag": "fp32"}, False),
     ],
 )
-def test_what_an_entry_speaks_of(changes: dict[str, object], matches: bool) -> None:
+def test_an_entry_applies_to_its_cases_and_targets(
+    changes: dict[str, object], matches: bool
+) -> None:
     limitation = entry(**changes)
     assert limitation.matches(CASE, TARGET) is matches
     assert (find_limitation([limitation], CASE, TARGET) is limitation) is matches
@@ -103,7 +105,7 @@ def test_malformed_entries_are_refused(changes: dict[str, object]) -> None:
         ("x86_64/*", "aarch64/asimd", False),
     ],
 )
-def test_an_entry_of_other_hosts_says_nothing_here(
+def test_an_entry_of_other_hosts_does_not_apply_here(
     host: str, vectors: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.model.limitation.describe_vectors", lambda: vectors)
@@ -116,7 +118,7 @@ def test_an_entry_of_other_hosts_says_nothing_here(
 @pytest.mark.parametrize(
     ("release", "speaks"), [("1.4.1", False), ("1.5.0", True), ("1.5.9", True), ("1.6.0a0", False)]
 )
-def test_an_entry_of_other_releases_says_nothing_here(
+def test_an_entry_of_other_releases_does_not_apply_here(
     release: str, speaks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -127,7 +129,7 @@ def test_an_entry_of_other_releases_says_nothing_here(
     assert find_unmatched([limitation], [CASE], [TARGET]) == []
 
 
-def test_an_entry_can_go_when_no_supported_release_has_its_gap() -> None:
+def test_an_entry_is_closed_if_no_supported_release_has_its_defect() -> None:
     gone, open_ = entry(until="1.4.1"), entry(until="1.5.0")
     assert find_closed([gone, open_, entry()], "1.4.1") == [gone]
     with pytest.raises(LimitationError, match="there is no release since"):

@@ -23,7 +23,7 @@ def test_spelling_and_target_are_inverse(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["mlx:fp32-", "mlx:fp32+-cse", "mlx+cse:fp32", "mlx:fp32 +cse"])
-def test_what_is_no_spelling(text: str) -> None:
+def test_invalid_spellings_are_refused(text: str) -> None:
     with pytest.raises(UnknownTarget, match="not spelled"):
         Target.parse(text)
 
@@ -63,7 +63,7 @@ def test_every_known_pass_is_one() -> None:
         ("xnnpack:fp33+cse", "no recipe 'fp33'"),
     ],
 )
-def test_what_is_not_there_is_said(text: str, said: str) -> None:
+def test_unknown_passes_are_reported(text: str, said: str) -> None:
     with pytest.raises(UnknownTarget, match=said):
         parse_targets([text])
 
@@ -93,7 +93,7 @@ def test_a_case_spells_its_own_variations() -> None:
     assert "portable:fp32" not in found
 
 
-def test_a_gap_of_the_recipe_may_be_gone_without_a_pass() -> None:
+def test_a_defect_of_the_recipe_may_disappear_without_a_pass() -> None:
     wrong = Limitation("portable:fp32", "twice", "not wrong at all")
     varied, spelled = Target.parse("portable:fp32+cse"), Target.parse("portable:fp32")
     assert find_limitation([wrong], TWICE, varied) is wrong

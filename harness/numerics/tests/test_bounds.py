@@ -41,7 +41,7 @@ def judge(result: Reference, *outputs: torch.Tensor) -> bool:
 # Sums of products.
 
 
-def test_points_that_are_equal_may_be_as_far_apart_as_their_squares_cancel() -> None:
+def test_the_distance_of_equal_points_is_bounded_by_the_cancellation_of_squares() -> None:
     """cdist of many points is the root of a matrix product: 0 becomes the root of noise."""
     points = torch.full((30, 20), 1e-6)
     result = reference(torch.cdist, points, points[:28])
@@ -230,7 +230,7 @@ def test_usual_formulas_conform_where_they_leave_the_range(
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
 @pytest.mark.parametrize("function", [torch.sinh, torch.cosh, torch.asinh, torch.acosh])
-def test_usual_formulas_take_what_the_functions_take(
+def test_usual_formulas_take_the_arguments_of_the_functions(
     function: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype
 ) -> None:
     verdict = eager(function, torch.tensor([1, 1, 30_000]).to(dtype))

@@ -107,7 +107,7 @@ def test_overflow_in_the_output_dtype_is_not_an_error() -> None:
         (torch.zeros(6), r"shape \(6,\)"),
     ],
 )
-def test_structure_comes_before_values(actual: torch.Tensor, problem: str) -> None:
+def test_structure_is_compared_before_values(actual: torch.Tensor, problem: str) -> None:
     row = judge(actual, torch.zeros(3, 2), bound=INF)
     assert row.problem is not None
     assert __import__("re").search(problem, row.problem)
@@ -181,7 +181,7 @@ def test_a_call_without_results_is_a_mismatch() -> None:
     assert not compare([[value]] * 3, reference).passed
 
 
-def test_the_module_says_what_a_quantized_program_returns() -> None:
+def test_the_module_decides_the_structure_of_a_quantized_programs_result() -> None:
     """The graph with the values may differ from it; a recipe may narrow a dtype."""
     model, graph = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int32)
     bound = torch.zeros(2, 3, dtype=torch.float64)

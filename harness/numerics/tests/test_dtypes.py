@@ -53,7 +53,9 @@ IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", IN_FLOAT32)
 @pytest.mark.parametrize("dtype", HALVES)
-def test_what_computes_in_float32_has_its_roundoff(name: str, dtype: torch.dtype) -> None:
+def test_operators_that_compute_in_float32_have_its_unit_roundoff(
+    name: str, dtype: torch.dtype
+) -> None:
     x = torch.rand(5, 9, generator=torch.Generator().manual_seed(0)).add(1).to(dtype)
     found = reference(IN_FLOAT32[name], x)
     assert compare(found.eager, found).passed
@@ -73,7 +75,7 @@ IN_HALF: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", IN_HALF)
 @pytest.mark.parametrize("dtype", HALVES)
-def test_what_is_cast_to_a_coarser_dtype_rounds_once(name: str, dtype: torch.dtype) -> None:
+def test_a_cast_to_a_coarser_dtype_rounds_once(name: str, dtype: torch.dtype) -> None:
     x = torch.rand(5, 9, generator=torch.Generator().manual_seed(0)).add(1).to(dtype)
     found = reference(IN_HALF[name], x)
     assert compare(found.eager, found).passed
@@ -82,14 +84,14 @@ def test_what_is_cast_to_a_coarser_dtype_rounds_once(name: str, dtype: torch.dty
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_a_cast_to_a_coarser_dtype_rounds_what_float32_computes_with(dtype: torch.dtype) -> None:
+def test_a_cast_to_a_coarser_dtype_and_back_rounds(dtype: torch.dtype) -> None:
     x = torch.rand(5, 9) + 1
     unit = torch.finfo(dtype).eps / 2
     assert relative_bound(reference(lambda x: x.to(dtype).float() * 2, x)) > unit
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_what_overflows_in_half_does_not_in_float32(dtype: torch.dtype) -> None:
+def test_a_value_that_overflows_float16_does_not_overflow_float32(dtype: torch.dtype) -> None:
     x = torch.full((4,), 200.0, dtype=dtype)
     found = reference(lambda x: (x.float() * x.float()).hypot(x.float()), x)
     assert compare(found.eager, found).passed
@@ -144,7 +146,7 @@ def test_a_module_that_asks_for_dtypes_takes_the_way_of_eager(dtype: torch.dtype
     assert float(found.bound[0][0].max()) < 40 * torch.finfo(dtype).eps  # type: ignore[union-attr]
 
 
-def test_a_program_in_float64_keeps_what_float32_does_not() -> None:
+def test_a_float64_program_keeps_digits_beyond_float32() -> None:
     x = torch.rand(5, 9)
     found = reference(lambda x: (x.double() / 3).exp(), x)
     assert compare(found.eager, found).passed
@@ -166,9 +168,7 @@ def test_branches_see_the_dtypes_of_eager() -> None:
 
 
 @pytest.mark.parametrize(("finite", "has_bound"), [(0, False), (1, False), (2, True), (8, True)])
-def test_an_element_at_which_hardly_a_run_is_finite_has_no_bound(
-    finite: int, has_bound: bool
-) -> None:
+def test_an_element_with_few_finite_runs_has_no_bound(finite: int, has_bound: bool) -> None:
     """Without the threshold, such an element got the tightest bound."""
     truth = torch.tensor([1.0, 2.0], dtype=torch.float64)
     estimator = BoundEstimator(truth, torch.bfloat16)
@@ -198,7 +198,7 @@ NORMS: dict[str, Callable[[], torch.nn.Module]] = {
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_the_bound_of_a_norm_is_about_the_same_whatever_the_seed(
+def test_the_bound_of_a_norm_hardly_depends_on_the_seed(
     name: str, dtype: torch.dtype, scale: float
 ) -> None:
     """The seed follows from the case's name."""

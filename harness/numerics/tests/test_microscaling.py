@@ -136,9 +136,7 @@ def test_elements_round_to_nearest_ties_to_even(element: Element, data: st.DataO
 @every_element
 @settings(deadline=None, max_examples=60)
 @given(raw=st.binary(min_size=128, max_size=128), exponent=st.integers(1, 250))
-def test_values_that_are_encoded_stay_what_they_are(
-    element: Element, raw: bytes, exponent: int
-) -> None:
+def test_encoded_values_do_not_change(element: Element, raw: bytes, exponent: int) -> None:
     words = numpy.frombuffer(raw, numpy.uint32)
     # The block's exponents within 32 of each other, so that few underflow.
     exponents = numpy.maximum(exponent - (words >> 23 & 31).astype(numpy.int64), 0)
@@ -218,7 +216,7 @@ def test_blocks_lie_along_any_axis(dtype: torch.dtype) -> None:
     assert encode(torch.zeros(0, 64), E4M3).scales.shape == (0, 2)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="no multiple of 32"):
         encode(torch.zeros(4, 33), E4M3)
     with pytest.raises(ValueError, match="no multiple of 32"):

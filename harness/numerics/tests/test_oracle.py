@@ -154,7 +154,7 @@ def test_quantized_graphs_move_by_steps_of_their_requantizations() -> None:
     assert 0.1 < float(inner[3]) < 0.2, "at the end of the range it moves one way only"
 
 
-def test_every_compound_operation_can_be_taken_apart() -> None:
+def test_every_compound_operation_can_be_decomposed() -> None:
     names = (getattr(overload, "_schema", None) for overload in decomposition_table)
     known = {schema.name.rpartition("::")[2] for schema in names if schema is not None}
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -219,13 +219,13 @@ def test_sums_in_float32_narrow_the_bound_of_half_precision(
     assert bool((error <= reference(function, inputs, precision=wide).bound[0][0]).all())
 
 
-def test_a_variance_is_bounded_as_the_sums_it_is_made_of() -> None:
+def test_a_variance_is_bounded_as_its_sums() -> None:
     bound = reference(lambda x: x.var(1), torch.randn(4, 512)).bound[0][0]
     # 136 roundings of a sum of 512 terms, divided by 511; not the 8 roundings of a function.
     assert 30 * UNIT < float(bound.median()) < 3000 * UNIT
 
 
-def test_a_layer_in_two_places_and_tied_weights_are_left_as_they_were() -> None:
+def test_a_layer_used_twice_and_tied_weights_are_restored() -> None:
     layer = torch.nn.Linear(3, 3)
     tied = torch.nn.Linear(3, 3)
     tied.weight = layer.weight

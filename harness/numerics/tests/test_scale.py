@@ -47,7 +47,7 @@ def layers(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return z.flip(0) @ torch.softmax(z, -1)
 
 
-def test_what_runs_share_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sharing_runs_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = torch.randn(6, 5), torch.randn(8, 5)
     apart = reference(layers, x, w)
     monkeypatch.setattr(shared_sums, "_LARGE", 0)
@@ -56,7 +56,7 @@ def test_what_runs_share_changes_no_bound(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-4, atol=0)
 
 
-def test_without_room_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w = torch.randn(6, 5), torch.randn(8, 5)
     apart = reference(layers, x, w)
     monkeypatch.setattr(shared_sums, "_LARGE", 0)
@@ -127,7 +127,7 @@ def test_a_copy_that_somebody_holds_keeps_its_memory() -> None:
     assert torch.equal(third, result)
 
 
-def test_a_sum_behind_a_jump_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sum_after_a_jump_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run on the other side of a tie sums other terms."""
 
     def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -238,7 +238,7 @@ def test_a_row_that_sees_no_key_is_left_to_the_operators(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_figures_in_parts_are_those_of_the_whole() -> None:
+def test_figures_computed_in_parts_equal_those_of_the_whole() -> None:
     actual, expected = torch.randn(40), torch.randn(40)
     expected[5] = actual[5] = torch.inf
     limit = torch.rand(40, dtype=torch.float64)
@@ -255,7 +255,7 @@ def test_figures_in_parts_are_those_of_the_whole() -> None:
     assert found.cosine == pytest.approx(float(torch.cosine_similarity(a, r, 0)))
 
 
-def test_how_telling_a_large_output_is_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_conclusive_share_of_a_large_output_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     oracle = torch.cat([torch.zeros(300), torch.arange(1.0, 101)]).double()
     bound = torch.full((400,), 0.1, dtype=torch.float64)
     assert conclusiveness.compute_conclusive_share(oracle, bound) == 0.25
@@ -277,7 +277,7 @@ class Threads(torch.nn.Module):
         return x + 1
 
 
-def test_runs_in_float64_take_one_thread_and_eager_ones_what_there_is() -> None:
+def test_float64_runs_use_one_thread_and_eager_runs_all() -> None:
     """An operation on several threads ends with the slowest, which other processes delay. Eager
     runs of all stages are compared bit by bit, so that each uses the same number of threads."""
     module, before = Threads(), torch.get_num_threads()
@@ -304,7 +304,7 @@ def quantized(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return requantize(first.relu() @ weight.mT, 0.1)
 
 
-def test_sums_behind_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_after_a_requantization_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.ao.quantization.fx._decomposed  # registers the operators
 
     x, w = torch.randn(40, 24), torch.randint(-100, 100, (24, 32), dtype=torch.int8)

@@ -45,7 +45,7 @@ def define_operators() -> OperatorSemantics:
     return replace(GENERIC_SEMANTICS, matmuls={"conform_test::times_codes": half})
 
 
-def test_the_meaning_of_an_operator_comes_with_the_recipe() -> None:
+def test_the_recipe_defines_the_meaning_of_an_operator() -> None:
     recipe = replace(BACKEND.recipes["eager"], semantics=define_operators)
     case = Case("layer", lambda: (Layer(), (torch.randn(3, 32),)))
     reference = Tester(case, "null:eager", recipe=recipe).compute_reference().reference

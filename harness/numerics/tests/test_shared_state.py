@@ -76,7 +76,7 @@ WRITES = [buffer, assigned, data, through_view, given, container, resized, out, 
 
 
 @pytest.mark.parametrize("write", WRITES)
-def test_each_run_finds_what_was_given(write: Callable[..., object]) -> None:
+def test_each_run_gets_the_given_inputs(write: Callable[..., object]) -> None:
     """Eager conforms to the bound of its own rounding: no run changes the next one's inputs."""
     module, inputs = Stateful(write), [torch.randn(5)]
     before = [tensor.clone() for tensor in (module.weight.detach(), module.count, *inputs)]
@@ -118,7 +118,7 @@ class Function(torch.nn.Module):
 
 @pytest.mark.parametrize("large", [False, True])
 @pytest.mark.parametrize("function", [dropout, tiny_dropout, pythons, counted()])
-def test_what_is_not_deterministic_is_refused(
+def test_a_case_that_is_not_deterministic_is_refused(
     function: Callable[[torch.Tensor], torch.Tensor], large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 0 if large else 2**40)
@@ -126,7 +126,7 @@ def test_what_is_not_deterministic_is_refused(
         compute_reference(Function(function), [(torch.randn(9),)], Precision(), 0)
 
 
-def test_what_draws_and_throws_away_is_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_draws_without_effect_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are the same, but random draws are detected, even for a large module."""
     seeds: list[int] = []
     run = unperturbed.run_calls_in_float64

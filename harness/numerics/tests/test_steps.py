@@ -46,7 +46,7 @@ def rowwise(x: torch.Tensor) -> torch.Tensor:
     return ((x / scale + zero).round().clamp(-128, 127) - zero) * scale
 
 
-def test_steps_are_those_of_the_outputs_last_encoding() -> None:
+def test_steps_are_those_of_the_last_encoding_of_the_output() -> None:
     graph = torch.fx.symbolic_trace(Static())
     assert output_steps(graph) == [0.25, None, None]
 

@@ -95,7 +95,7 @@ def test_one_place_under_two_names_is_one_constant(monkeypatch: pytest.MonkeyPat
     assert after.duplicates == before.duplicates + TABLE
 
 
-def test_what_was_never_lowered_has_no_constants() -> None:
+def test_a_cell_that_was_not_lowered_has_no_constants() -> None:
     def build() -> Any:
         raise RuntimeError("no such model")
 
@@ -117,7 +117,7 @@ def test_models_are_executed_again_for_their_time(target: str) -> None:
     assert (again.first_seconds, again.steady_seconds) == (cell.first_seconds, cell.steady_seconds)
 
 
-def test_what_is_no_model_is_executed_as_often_as_it_is_called() -> None:
+def test_a_case_that_is_no_model_is_executed_once_per_call() -> None:
     case = replace(tied(), tags=frozenset())
     cell = run_cell(case, "portable:fp32")
     assert cell.first_seconds is not None
@@ -170,7 +170,7 @@ class Spoiled:
         return Execution(outputs, done.runtime)
 
 
-def test_what_a_repeat_does_is_not_judged() -> None:
+def test_repeated_executions_are_not_judged() -> None:
     tried: list[int] = []
 
     def fails() -> Any:

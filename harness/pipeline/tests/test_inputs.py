@@ -105,7 +105,7 @@ def test_an_input_by_name_that_is_changed_is_compared() -> None:
     }
 
 
-def test_a_further_call_that_does_not_fit_says_so() -> None:
+def test_a_further_call_that_does_not_fit_is_reported() -> None:
     cell = run_cell(_case("misfit", (X,), {"mask": Y}, calls=[(X,)]), "portable:fp32")
     assert cell.status is Status.FAILED
     assert "do not fit the inputs that were exported" in (cell.error or "")

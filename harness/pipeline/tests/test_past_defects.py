@@ -67,7 +67,7 @@ def test_all_defects_are_listed_and_the_rest_is_within_bounds() -> None:
     assert Cell.from_json(found.to_json()) == found
 
 
-def test_what_is_wrong_behind_the_defects_is_said() -> None:
+def test_a_mismatch_after_known_defects_is_reported() -> None:
     found = cell(Defective(error=1.0))
     assert (found.status, found.stage) == (Status.FAILED, "lower")
     assert found.error is not None
@@ -75,7 +75,7 @@ def test_what_is_wrong_behind_the_defects_is_said() -> None:
     assert found.numerics[0].exceeding == 16
 
 
-def test_what_execution_does_not_get_past_is_said() -> None:
+def test_a_defect_that_ends_execution_is_reported() -> None:
     found = cell(Defective(ends=True))
     assert (found.status, found.stage) == (Status.FAILED, "lower")
     assert found.error == (
@@ -109,7 +109,7 @@ def test_published_shapes_end_at_their_first_defect() -> None:
     assert (found.error, found.defects) == (FIRST, [])
 
 
-def test_a_backend_raises_where_nobody_goes_past() -> None:
+def test_a_backend_raises_for_a_defect_unless_execution_continues() -> None:
     failure = StageFailure("lower", ProgramError("refused"))
     with pytest.raises(StageFailure, match="refused"):
         report_defect(failure)

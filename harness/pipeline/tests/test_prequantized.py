@@ -90,7 +90,7 @@ def test_a_scale_that_is_off_shows() -> None:
 
 
 @pytest.mark.parametrize("target", ["xnnpack:int8", "mlx:int4", "tosa:mxfp8_e4m3", "metal:int4"])
-def test_recipes_that_quantize_refuse_what_is_quantized(target: str) -> None:
+def test_quantizing_recipes_refuse_quantized_modules(target: str) -> None:
     case = Case.from_module("prequantized/twice", _module(INT4), (X,))
     cell = run_cell(case, target)
     if cell.status is Status.UNAVAILABLE:

@@ -62,7 +62,7 @@ def test_a_float_program_fails_against_the_quantized_reference() -> None:
     assert not tester.compare(quantized.reference).verdict.passed
 
 
-def test_the_stage_comes_first_and_needs_a_conversion() -> None:
+def test_the_stage_is_first_and_needs_a_conversion() -> None:
     with pytest.raises(StageOrderError, match=r"before \.export"):
         Tester(LINEAR, "null:eager").export().quantize_weights(coarse)
     with pytest.raises(ConflictingOptions, match="null:eager does not quantize weights"):

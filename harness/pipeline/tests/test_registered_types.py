@@ -86,7 +86,7 @@ def test_a_module_that_holds_such_a_type_is_judged() -> None:
     assert cell.status.value == "passed", cell.error
 
 
-def test_what_an_exporter_registers_ends_with_it() -> None:
+def test_types_that_an_exporter_registers_are_removed_afterwards() -> None:
     with case_exporter._unregister_new_pytrees():
         _register()
         assert Box in _pytree.SUPPORTED_NODES

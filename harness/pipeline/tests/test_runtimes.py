@@ -96,7 +96,7 @@ def test_runtimes_must_agree(native: float, emulated: float, error: str | None) 
         assert error in str(cell.error)
 
 
-def test_the_emulation_is_not_asked_unless_told() -> None:
+def test_the_emulation_runs_only_on_request() -> None:
     cell = run_cell(RELU, "portable:fp32", backend=Both(emulated=1.0))
     assert cell.status is Status.PASSED
     assert "emulate" not in cell.stages
@@ -112,7 +112,7 @@ def test_a_target_with_two_runtimes_will_do(monkeypatch: pytest.MonkeyPatch) -> 
     registry.require_two_runtimes([Target("portable", "fp32")])
 
 
-def test_what_a_backend_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sections_that_a_backend_adds_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(Both(), CanEmulate)
     assert isinstance(Both(), InspectsCells)
     monkeypatch.setattr(registry, "backend", lambda name: Both())
@@ -120,7 +120,7 @@ def test_what_a_backend_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.endswith(" bytes")
 
 
-def test_a_case_that_does_not_lower_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_that_does_not_lower_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("no graph")

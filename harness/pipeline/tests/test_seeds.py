@@ -48,7 +48,7 @@ def _draw() -> tuple[float, float, float]:
     return torch.rand(1).item(), random.random(), float(numpy.random.rand())
 
 
-def test_the_surroundings_are_left_as_they_were() -> None:
+def test_the_global_state_is_restored() -> None:
     _seed_all(5)
     expected = _draw()
     _seed_all(5)
@@ -56,7 +56,7 @@ def test_the_surroundings_are_left_as_they_were() -> None:
     assert _draw() == expected
 
 
-def test_what_follows_each_other_is_seeded_each_and_restored_once() -> None:
+def test_successive_steps_are_seeded_each_and_restored_once() -> None:
     with seed_generators_with(1):
         first, second = _draw(), _draw()
     _seed_all(5)

@@ -97,7 +97,7 @@ def test_a_fault_of_the_exporters_is_red(target: str) -> None:
     assert [row.problem is None for row in cell.numerics] == [False, True]  # cumsum is before it
 
 
-def test_what_an_exporter_does_to_the_module_reaches_nobody() -> None:
+def test_an_exporters_changes_of_the_module_stay_private() -> None:
     tester = Tester(shipped(scaled), "portable:fp32")
     before = {name: value.clone() for name, value in tester.built.module.state_dict().items()}
     lower(tester)
@@ -123,7 +123,7 @@ def build_call() -> Call:
         ("xnnpack:int8", "the recipe int8 quantizes, and by hand does not quantize"),
     ],
 )
-def test_what_it_has_no_backend_for_is_unsupported(target: str, reason: str) -> None:
+def test_a_program_without_a_backend_is_unsupported(target: str, reason: str) -> None:
     cell = run_cell(shipped(by_hand), target)
     assert (cell.status, cell.error) == (Status.UNSUPPORTED, reason)
 

@@ -75,7 +75,7 @@ def _same_references(one: Reference, other: Reference) -> bool:
     )
 
 
-def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
+def test_each_cell_gets_the_result_that_it_would_compute_alone(exact_runs: list[Any]) -> None:
     shared = SharedCaseWork()
     # The coarse model before and after the fine one: runs must not affect each other.
     for precision in (COARSE, Precision(), replace(COARSE, samples=16), COARSE):
@@ -84,7 +84,7 @@ def test_each_gets_what_it_would_compute_alone(exact_runs: list[Any]) -> None:
     assert len(exact_runs) == 1
 
 
-def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_with_equal_rounding_share_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = SharedCaseWork()
     first = _refer(CASE, shared)
     monkeypatch.setattr(shared_case_work, "add_bounds", None)
@@ -103,7 +103,7 @@ def test_alike_ones_share_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         (Precision(samples=16), False),
     ],
 )
-def test_bounds_are_shared_by_those_that_round_alike_where_the_program_does(
+def test_bounds_are_shared_by_targets_with_equal_rounding_of_the_program(
     other: Precision, is_shared: bool
 ) -> None:
     """The program has sums of products, a mean and a tanh, but no division and no variance."""
@@ -132,7 +132,7 @@ def test_other_code_is_run_again(exact_runs: list[Any]) -> None:
     assert len(exact_runs) == 2
 
 
-def test_one_case_is_kept(exact_runs: list[Any]) -> None:
+def test_one_case_is_cached(exact_runs: list[Any]) -> None:
     shared = SharedCaseWork()
     other = replace(CASE, name="other")
     for case in (CASE, other, CASE):
@@ -140,7 +140,7 @@ def test_one_case_is_kept(exact_runs: list[Any]) -> None:
     assert len(exact_runs) == 3
 
 
-def test_of_a_large_module_only_references_are_kept(
+def test_only_references_of_a_large_module_are_cached(
     exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 1000)
@@ -154,7 +154,7 @@ def test_of_a_large_module_only_references_are_kept(
 
 
 @pytest.mark.parametrize("limit", ["_MAX_HASHED_ELEMENTS", "_MAX_REFERENCE_BYTES"])
-def test_what_is_too_large_is_not_kept(
+def test_a_result_that_is_too_large_is_not_cached(
     limit: str, exact_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unperturbed, "LARGE", 1000)

@@ -155,7 +155,7 @@ def test_the_same_passes_given_twice_agree() -> None:
     tester.lower(LowerOptions(transform_passes=tuple(passes))).check(["aten.atan.default"])
 
 
-def test_checks_say_what_the_graph_has() -> None:
+def test_failed_checks_name_the_operators_of_the_graph() -> None:
     tester = Tester(MLP, "portable:fp32").export().to_edge()
     erf = exir_ops.edge.aten.erf.default
     tester.check([erf]).check_count({"aten.erf.default": 1}).check_node_count({erf: 1})
@@ -285,7 +285,7 @@ def test_a_truncated_program_is_refused(size: int) -> None:
         Interpreter(program[:size], {}, AtenKernels())
 
 
-def test_a_delegate_nobody_can_execute_is_named() -> None:
+def test_a_delegate_that_no_backend_executes_is_named() -> None:
     tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
     with pytest.raises(ProgramError, match="XnnpackBackend"):
         Interpreter(tester.program, {}, AtenKernels())
@@ -298,7 +298,7 @@ def test_other_inputs_get_a_reference_of_their_own() -> None:
     assert tester.run([(torch.randn(8) * 1e6,)]).compare().verdict.passed
 
 
-def test_lowering_again_forgets_what_was_made_of_the_first() -> None:
+def test_lowering_again_discards_artifacts_of_the_first_time() -> None:
     tester = Tester(MLP, "xnnpack:fp32").export().lower().to_executorch().serialize()
     assert tester.delegation.delegates == 2
     tester.run().compare().lower(partitioners=[])
@@ -358,7 +358,7 @@ PUBLISHED = Case("mlp/published", lambda: (Published(), (torch.randn(3, 6),)))
         lambda t: t.to_edge().transform([Nothing()]).lower(LowerOptions(make_partitioners())),
     ],
 )
-def test_what_a_module_publishes_reaches_the_program_on_every_path(
+def test_published_constants_reach_the_program_on_every_path(
     lower: Callable[[Tester], Tester],
 ) -> None:
     assert "limit" in published(lower(Tester(PUBLISHED, "portable:fp32").export()))
@@ -375,7 +375,7 @@ def test_options_name_other_constant_methods() -> None:
     "options",
     [LowerOptions(constant_methods={"other": 1}), LowerOptions(edge_config=EdgeCompileConfig())],
 )
-def test_what_the_edge_program_has_settled_cannot_be_given_again(options: LowerOptions) -> None:
+def test_options_fixed_by_the_edge_program_cannot_be_given_again(options: LowerOptions) -> None:
     tester = Tester(PUBLISHED, "portable:fp32").export().to_edge()
     with pytest.raises(ConflictingOptions, match=r"to_edge\(\)"):
         tester.lower(options)

@@ -54,7 +54,7 @@ def test_a_hook_that_raises_is_a_failure_of_the_stage(hook: str) -> None:
 @pytest.mark.parametrize(
     ("tags", "kept", "outputs"), [((), WEIGHT.brief(), 0), ((CROSS_BACKEND,), WEIGHT, 1)]
 )
-def test_bytes_and_values_are_kept_for_cases_that_are_compared(
+def test_bytes_and_values_are_cached_for_compared_cases(
     tags: tuple[str, ...], kept: Encoding, outputs: int
 ) -> None:
     found: Callable[[Lowered], list[Encoding]] = lambda lowered: [WEIGHT]  # noqa: E731

@@ -148,7 +148,7 @@ def test_a_closed_run_is_complete(tmp_path: Path) -> None:
     assert find_latest(tmp_path) == tmp_path / "run"
 
 
-def test_a_killed_run_loads_and_says_it_is_incomplete(tmp_path: Path) -> None:
+def test_a_killed_run_loads_as_incomplete(tmp_path: Path) -> None:
     _write(tmp_path / "run", close=False)
     run = load(tmp_path / "run")
     assert not run.is_complete
@@ -195,7 +195,7 @@ def test_an_unwritable_folder_is_one_readable_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_keeps_what_was_written(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_records_already_written(tmp_path: Path) -> None:
     writer = _write(tmp_path / "run", close=False)
     writer._cells = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
     with pytest.raises(RunUnwritable, match="No space left"):

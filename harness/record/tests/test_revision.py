@@ -39,7 +39,7 @@ def test_two_changes_have_two_digests_and_one_has_one(checkout: Path) -> None:
     assert len(seen) == 2
 
 
-def test_a_folder_without_git_and_an_old_record_say_what_they_know(tmp_path: Path) -> None:
+def test_a_folder_without_git_and_an_old_record_are_described(tmp_path: Path) -> None:
     assert read_revision(tmp_path) == Revision(None, None, None)
     old = Environment(git_commit="a" * 40, git_dirty=True)
     assert old.revision == "aaaaaaaaaaaa with local changes"

@@ -14,7 +14,7 @@ from harness.record.run import BackendState
 from harness.session.backend_states import VendorStates, read_states, write_states
 
 
-def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
+def test_the_state_of_a_worker_is_read_back(tmp_path: Path) -> None:
     states = {"tosa": BackendState(available=False, reason="no tosa-tools", runtime="none")}
     ready = VendorStates(backends=states, slow_parts={"kept": "is not the one that was read"})
     assert read_states(tmp_path, "gw0") is None
@@ -24,7 +24,7 @@ def test_what_a_worker_says_is_read_back(tmp_path: Path) -> None:
     assert read_states(tmp_path, "gw0") is None
 
 
-def test_a_folder_that_cannot_be_written_costs_nothing_else(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_has_no_other_effect(tmp_path: Path) -> None:
     write_states(tmp_path / "absent", "gw0", VendorStates(backends={}))
     assert read_states(tmp_path / "absent", "gw0") is None
 
@@ -48,7 +48,7 @@ def test_the_process_of_the_records_does_not_load_executorch(tmp_path: Path) -> 
     assert load(project / "run").info.backends == here
 
 
-def test_a_worker_leaves_without_taking_apart_what_it_loaded() -> None:
+def test_a_worker_exits_without_unloading_modules() -> None:
     code = """
 import atexit
 atexit.register(print, "registered before")

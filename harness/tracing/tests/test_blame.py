@@ -107,6 +107,6 @@ def test_a_pass_that_the_target_adds(
     assert found.culprits == ("twice",)
 
 
-def test_without_passes_there_is_nothing_to_leave_out() -> None:
+def test_without_passes_there_is_nothing_to_omit() -> None:
     with pytest.raises(UsageError, match="runs no passes"):
         blame_passes(CASE, TARGET)

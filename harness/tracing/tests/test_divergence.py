@@ -66,7 +66,7 @@ def replace_divergence(cell: Cell) -> str:
     return known.to_json()
 
 
-def test_who_has_nothing_to_trace_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_that_cannot_be_traced_are_left_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(divergence, "trace", None)  # a call would fail
     right = wrong(make_faulty_recipe(TARGET, lambda node: False))
     no_model = wrong(of=case("fp32"))
@@ -83,7 +83,7 @@ def test_a_program_that_does_not_execute_has_no_values_to_compare() -> None:
     assert "no values to compare" in str(trace_cell(cell, MODEL_CASE))
 
 
-def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_tracing_does_not_change_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any, **__: Any) -> Found:
         raise RuntimeError("no such node")
 
@@ -95,7 +95,7 @@ def test_whatever_tracing_raises_the_verdict_stands(monkeypatch: pytest.MonkeyPa
     assert after.trace_skipped == "tracing failed: RuntimeError: no such node"
 
 
-def test_a_cell_that_is_green_when_it_is_traced_says_so() -> None:
+def test_a_cell_that_passes_when_traced_is_reported() -> None:
     cell = wrong()
     found = trace_cell(cell, MODEL_CASE, recipe=make_faulty_recipe(TARGET, lambda node: False))
     assert isinstance(found, Found)
@@ -105,7 +105,7 @@ def test_a_cell_that_is_green_when_it_is_traced_says_so() -> None:
     )
 
 
-def test_what_takes_longer_than_its_limit_is_not_begun() -> None:
+def test_tracing_that_would_exceed_its_time_limit_is_not_started() -> None:
     cell = replace_seconds(wrong(), 9.0)
     assert (
         "it takes 9 s to run the cell once, and 8 s were left"
@@ -118,7 +118,7 @@ def replace_seconds(cell: Cell, seconds: float) -> Cell:
     return cell
 
 
-def test_a_search_that_runs_out_of_time_says_that_it_is_not_the_first() -> None:
+def test_a_search_that_times_out_reports_that_the_node_may_not_be_the_first() -> None:
     """The time suffices for the whole program only, so the result is a wrong output."""
     found = trace(MODEL_CASE, TARGET, recipe=WRONG, seconds=1e-6)
     assert found.stopped_early

@@ -115,7 +115,7 @@ class Called(torch.nn.Module):
         return self.inner(x, twice=True)  # type: ignore[no-any-return]
 
 
-def test_what_does_not_export_is_left_with_its_submodule() -> None:
+def test_a_node_that_cannot_be_exported_stays_with_its_submodule() -> None:
     """The innermost failing module, with the keyword arguments that it is called with."""
     found = reduce(Case("outer", lambda: (Outer(), (torch.randn(2, 4),))), "portable:fp32")
     assert (found.stage, found.nodes) == ("export", ())
@@ -124,7 +124,7 @@ def test_what_does_not_export_is_left_with_its_submodule() -> None:
     assert (args[0].shape, dict(kwargs)) == ((2, 4), {"twice": True})
 
 
-def test_what_is_not_red_cannot_be_reduced() -> None:
+def test_a_passing_cell_cannot_be_reduced() -> None:
     case = Case("chain", lambda: (Chain(), (torch.randn(4, 8),)))
     with pytest.raises(UsageError, match="chain@portable:fp32 is green with seed 0"):
         reduce(case, "portable:fp32", isolate=False)

@@ -145,7 +145,7 @@ def test_a_script_shows_a_defect_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "code"), [("portable:fp32", 0), ("tosa:fp", 0), ("xnnpack:int8", 0), ("mlx:fp32", 2)]
 )
-def test_a_script_of_what_is_right_says_that_it_is_gone(
+def test_a_script_of_a_fixed_defect_reports_that_it_is_gone(
     target: str, code: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "gone.py"
@@ -161,7 +161,7 @@ def test_a_script_of_what_is_right_says_that_it_is_gone(
 
 
 @pytest.mark.nightly
-def test_what_no_script_can_say(tmp_path: Path) -> None:
+def test_failures_that_no_script_can_show(tmp_path: Path) -> None:
     class Raises(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("no")
@@ -203,7 +203,7 @@ def test_a_tensor_is_the_same_out_of_its_text(value: torch.Tensor) -> None:
     assert torch.equal(*bits)
 
 
-def test_long_tensors_go_beside() -> None:
+def test_large_tensors_are_written_to_a_separate_file() -> None:
     values = ScriptTensors()
     tensors = [torch.randn(2**17) for _ in range(3)]
     texts = [values.format(tensor) for tensor in tensors]

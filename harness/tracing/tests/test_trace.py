@@ -135,7 +135,7 @@ class Fused(torch.nn.Module):
         return torch.tanh(torch.relu(scaled - y) * x)
 
 
-def test_what_only_a_fused_kernel_does_is_found_by_cutting() -> None:
+def test_a_defect_of_a_fused_kernel_is_found_by_cutting_the_graph() -> None:
     """Additional outputs prevent the fusion of the two nodes."""
     edit = swap_operator_after("aten.relu.default", "aten.neg.default", "aten.sub.Tensor")
     recipe = make_faulty_recipe("portable:fp32", edit)
@@ -166,7 +166,7 @@ def test_a_right_value_hides_a_wrong_one() -> None:
     assert "add_1" in {node.node for node in seen.nodes if node.problem is None}
 
 
-def test_what_no_part_does_alone_is_inherited() -> None:
+def test_an_error_that_no_part_shows_alone_is_inherited() -> None:
     class Deep(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for _ in range(6):
@@ -292,7 +292,7 @@ def test_misuse_is_one_line() -> None:
         trace(drawing, "portable:fp32")
 
 
-def test_a_record_keeps_what_was_found() -> None:
+def test_the_record_has_the_first_divergence() -> None:
     case = Case.from_module("chain", Chain(), (torch.randn(4, 8),))
     recipe = make_faulty_recipe("portable:fp32", TANH_IS_ERF)
     cell = run_cell(case, "portable:fp32", recipe=recipe)

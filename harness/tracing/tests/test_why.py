@@ -40,7 +40,7 @@ def typed(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments), "--no-speed"])
 
 
-def test_trace_prints_the_node_and_what_to_do_next(suites: Path, tmp_path: Path) -> None:
+def test_trace_prints_the_node_and_the_next_command(suites: Path, tmp_path: Path) -> None:
     saved = tmp_path / "found.json"
     ended = typed("trace", "wrong/gelu@xnnpack:fp32", "--suites", suites, "--save", saved)
     assert ended.exit_code == 1, ended.output
@@ -52,7 +52,7 @@ def test_trace_prints_the_node_and_what_to_do_next(suites: Path, tmp_path: Path)
     assert written["first"]["source"].endswith('gelu(x, approximate="tanh") + 1')
 
 
-def test_a_green_cell_says_so(suites: Path) -> None:
+def test_a_green_cell_is_reported_as_green(suites: Path) -> None:
     ended = typed("trace", "right/relu@xnnpack:fp32", "--suites", suites, "--json")
     assert ended.exit_code == 0
     assert json.loads(ended.stdout)["problem"] is None

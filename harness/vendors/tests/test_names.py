@@ -29,21 +29,21 @@ def some(tmp_path: Path) -> PrivateNames:
 
 
 @pytest.mark.parametrize("names", ALL, ids=lambda names: names.vendor)
-def test_what_is_installed_has_them_all(names: PrivateNames) -> None:
+def test_the_installed_packages_have_all_private_names(names: PrivateNames) -> None:
     assert names.find_missing() == {}
     assert len(names.places) > 10
     assert {module for module, _ in names.places.values()} == set(names.uses)
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_run_with_what_is_installed_need_not_look(vendor: str) -> None:
+def test_a_run_with_verified_packages_skips_the_search(vendor: str) -> None:
     assert release_numbers(installed_version(vendor)) in map(
         release_numbers, VERIFIED_RELEASES[vendor]
     )
     assert vendors.find_missing_names() == {}
 
 
-def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: PrivateNames) -> None:
+def test_present_names_are_found_and_missing_names_have_advice(some: PrivateNames) -> None:
     import json
     import json.decoder
 
@@ -62,11 +62,11 @@ def test_what_is_there_is_found_and_what_is_gone_says_what_to_do(some: PrivateNa
         some.find("other")
 
 
-def test_all_that_is_gone_is_listed(some: PrivateNames) -> None:
+def test_all_missing_names_are_listed(some: PrivateNames) -> None:
     assert sorted(some.find_missing()) == ["json._vanished", "no.such.thing"]
 
 
-def test_a_release_that_nobody_saw_is_looked_through(
+def test_an_unverified_release_is_searched(
     monkeypatch: pytest.MonkeyPatch, some: PrivateNames
 ) -> None:
     monkeypatch.setattr("harness.vendors.versions.installed_version", lambda package: "9.9.0")

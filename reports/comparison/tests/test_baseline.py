@@ -40,7 +40,7 @@ def test_numbers_that_are_not_finite_and_odd_names_survive(tmp_path: Path) -> No
     assert stored.cells[cells[1].id].op == "inf"
 
 
-def test_lines_are_sorted_and_say_only_what_matters(tmp_path: Path) -> None:
+def test_lines_are_sorted_and_omit_defaults(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("b"), cell("a", seconds=1.25)])
     file = tmp_path / "b.jsonl"
     baseline.store(file, run)
@@ -55,7 +55,7 @@ def test_lines_are_sorted_and_say_only_what_matters(tmp_path: Path) -> None:
     assert file.read_text().splitlines()[1:] == before[1:]
 
 
-def test_times_are_kept_when_asked(tmp_path: Path) -> None:
+def test_times_are_written_on_request(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("a", seconds=1.25)])
     stored = baseline.store(tmp_path / "b.jsonl", run, times=True)
     assert stored.has_times
@@ -88,7 +88,7 @@ def _damaged(lines: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", list(_damaged(["", ""])))
-def test_damage_is_said_and_never_read_as_a_smaller_baseline(tmp_path: Path, kind: str) -> None:
+def test_damage_is_reported_and_never_read_as_a_smaller_baseline(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "b.jsonl"
     baseline.store(file, write(tmp_path / "r", [cell("a"), cell("b")]))
     file.write_text(_damaged(file.read_text().splitlines())[kind])
@@ -103,7 +103,7 @@ def _update(file: Path, run: Path, *options: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_an_update_prints_what_it_accepts(tmp_path: Path) -> None:
+def test_an_update_prints_the_changes_that_it_accepts(tmp_path: Path) -> None:
     file = tmp_path / "keep" / "b.jsonl"
     write(tmp_path / "a", [cell("x"), cell("y")])
     assert _update(file, tmp_path / "a")[0] == 0
@@ -132,7 +132,7 @@ def test_an_incomplete_or_empty_run_is_not_accepted_by_accident(tmp_path: Path) 
     assert _update(file, tmp_path / "e", "--allow-incomplete")[0] == 2
 
 
-def test_a_damaged_baseline_can_be_replaced_and_it_is_said(tmp_path: Path) -> None:
+def test_a_damaged_baseline_can_be_replaced_with_a_notice(tmp_path: Path) -> None:
     file = tmp_path / "b.jsonl"
     file.write_text("<<<<<<< HEAD\n")
     write(tmp_path / "a", [cell("x")])

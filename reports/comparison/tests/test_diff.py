@@ -42,7 +42,7 @@ def kinds(before: str, after: str, limits: Thresholds | None = None) -> list[str
     return [change.kind.value for change in found.changes]
 
 
-def test_every_pair_of_outcomes_has_a_kind_and_equal_ones_have_none() -> None:
+def test_every_pair_of_different_outcomes_has_a_kind() -> None:
     ends = [
         None,
         *(CellFacts(case="a/b", target="x:y", outcome=outcome) for outcome in CellOutcome),
@@ -105,7 +105,7 @@ def test_one_cell(before: str, after: str, expected: list[str]) -> None:
     assert kinds(before, after) == expected
 
 
-def test_what_follows_from_a_failure_is_said_with_it_and_not_counted_again() -> None:
+def test_consequences_of_a_failure_are_listed_with_it_and_not_counted() -> None:
     found = diff(side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"}))
     [change] = found.changes
     assert change.kind is ChangeKind.NEWLY_FAILING
@@ -141,7 +141,7 @@ def test_sqnr_above_the_ceiling_is_all_the_same() -> None:
     assert (change.kind, change.old, change.new) == (ChangeKind.NUMERICS_WORSE, float("inf"), 140.0)
 
 
-def test_times_of_other_hosts_are_not_compared_unless_asked() -> None:
+def test_times_of_other_hosts_are_compared_only_on_request() -> None:
     before = side({SUBJECT: "passed"})
     after = side({SUBJECT: "more time"}, environment=Environment(host="other"))
     found = diff(before, after)
@@ -163,7 +163,7 @@ def test_times_of_a_merged_run_are_compared_by_part() -> None:
         assert len(diff(before, after).select_kind(ChangeKind.TIME_UP)) == number
 
 
-def test_environments_are_said_first() -> None:
+def test_environments_are_reported_first() -> None:
     other = Environment(host="mac", python="3.12.1", packages={"torch": "3.0"}, git_commit="b" * 40)
     found = diff(side({}), side({}, seed=3, environment=other, selection="add"))
     changed = {item.name: (item.before, item.after) for item in found.environment}
@@ -186,7 +186,7 @@ def test_groups_put_most_losses_first() -> None:
     assert found.compared == 6
 
 
-def test_signatures_forget_what_differs_from_run_to_run() -> None:
+def test_signatures_ignore_parts_that_differ_between_runs() -> None:
     one = "RuntimeError: at 0x7ffe12 in /home/a/build/graph.cpp:12: node_14 has 3 of 4.5e-3 float32"
     two = "RuntimeError: at 0x11 in /srv/b/graph.cpp:99: node_2 has 77 of 1e9 float32"
     assert normalize_error(one) == normalize_error(two)

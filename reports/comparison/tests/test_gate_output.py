@@ -156,7 +156,7 @@ def _conforms(value: Any, schema: dict[str, Any], where: str = "$") -> None:
             _conforms(item, schema["items"], f"{where}[{number}]")
 
 
-def test_sarif_has_what_the_standard_requires() -> None:
+def test_sarif_has_the_required_fields() -> None:
     judged = odd_judgement()
     log = json.loads(sarif.render(judged))
     _conforms(log, SARIF_REQUIRED)
@@ -229,7 +229,7 @@ def pair(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_writes_what_is_asked_and_exits_with_its_colour(pair: Path) -> None:
+def test_the_command_writes_requested_files_and_exits_by_the_verdict(pair: Path) -> None:
     files = {name: pair / "out" / name for name in ("c.md", "s.sarif", "j.xml")}
     done = _gate(pair, "--markdown", str(files["c.md"]), "--sarif", str(files["s.sarif"]),
                  "--junit", str(files["j.xml"]))  # fmt: skip
@@ -267,7 +267,7 @@ def test_without_a_policy_the_usual_file_or_the_defaults_hold(
     assert "policy: .ci/gate.toml" in by_file.output
 
 
-def test_what_cannot_be_read_is_2_in_one_line(pair: Path) -> None:
+def test_an_unreadable_file_exits_with_2_and_one_line(pair: Path) -> None:
     (pair / "bad.toml").write_text("min_cels = 1")
     for options in (["--policy", str(pair / "bad.toml")], ["--policy", str(pair / "none.toml")],
                     ["--baseline", str(pair / "none")], ["--baseline", __file__]):  # fmt: skip
@@ -289,7 +289,7 @@ def test_an_error_of_the_gate_itself_is_not_red(
     assert _gate(pair).exit_code == 2
 
 
-def test_a_night_can_be_judged(tmp_path: Path) -> None:
+def test_a_nightly_run_can_be_judged(tmp_path: Path) -> None:
     judged = judge(large(tmp_path / "a", cases=40, broken=False), large(tmp_path / "b", cases=40),
                    parse(""))  # fmt: skip
     assert judged.exit_code == 1

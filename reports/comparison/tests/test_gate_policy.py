@@ -51,21 +51,21 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "gate.md"
         ("red = []\nred = []", "not TOML"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line(content: str, says: str) -> None:
+def test_an_error_names_its_line(content: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         policy.parse(content)
     assert re.search(says, str(caught.value)), caught.value
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name in ("none.toml", "binary", "."):
         with pytest.raises(UsageError, match="cannot read the policy"):
             policy.load(tmp_path / name)
 
 
-def test_a_target_inherits_what_it_does_not_say() -> None:
+def test_a_target_inherits_settings_that_it_does_not_override() -> None:
     read = policy.parse(
         "red = ['bytes-up']\n[thresholds]\nsqnr_drop_db = 1\nbytes_up = 7\n"
         "[[target]]\nmatch = 'tosa:*'\n[target.thresholds]\nsqnr_drop_db = 9\n"

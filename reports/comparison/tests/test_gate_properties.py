@@ -137,7 +137,7 @@ def test_a_red_run_cut_at_any_byte_is_not_green() -> None:
         assert _code(before, _reloaded(after.info, whole[:end]), 0) != 0
 
 
-def test_no_record_of_several_of_a_cell_can_go_unseen() -> None:
+def test_no_record_of_a_repeated_cell_is_ignored() -> None:
     before = side({"subject/0": "failed"})
     after = side({"subject/0": "failed"})
     found = made("crashed", "subject/0")

@@ -269,7 +269,7 @@ WHOLE: list[tuple[dict[str, Any], dict[str, Any], int, int]] = [
 
 
 @pytest.mark.parametrize(("old", "new", "same", "crash"), WHOLE)
-def test_what_is_wrong_with_the_run(
+def test_problems_of_the_run(
     old: dict[str, Any], new: dict[str, Any], same: int, crash: int
 ) -> None:
     baseline = side({SUBJECT: "passed"}, **old)
@@ -316,7 +316,7 @@ OLD, NEW = "2026-06-01T10:00:00+00:00", "2026-06-10T10:00:00+00:00"
         ('[cached]\nmax_age_days = 7\nhosts = "ci-*"', NEW, "laptop", UNJUDGED, "host laptop"),
     ],
 )
-def test_results_of_earlier_runs_count_as_the_policy_says(
+def test_results_of_earlier_runs_count_as_the_policy_states(
     policy: str, when: str, host: str, code: int, words: str
 ) -> None:
     old, new = side({SUBJECT: "passed"}), side({SUBJECT: "passed"}, started=NEW)
@@ -391,7 +391,7 @@ def test_a_waiver_is_of_one_kind_of_several_or_of_all(kind: str, colour: int) ->
     assert bool(judged.waivers) == (kind == '"bytes-up"')
 
 
-def test_what_follows_is_red_where_the_policy_lets_its_cause_pass() -> None:
+def test_a_consequence_is_red_if_the_policy_excuses_its_cause() -> None:
     policy = parse('red = ["numerics-worse"]')
     judged = judge(side({SUBJECT: "passed"}), side({SUBJECT: "mismatch by far"}), policy)
     assert [change.kind.value for change in judged.red] == ["numerics-worse"]

@@ -62,7 +62,7 @@ def test_each_cell_keeps_the_environment_of_its_part(tmp_path: Path) -> None:
     assert (common.host, common.machine, common.packages) == ("", "", {"torch": "2"})
 
 
-def test_who_executed_a_cell_counts_and_it_is_said(tmp_path: Path) -> None:
+def test_the_executing_runtime_decides_and_is_reported(tmp_path: Path) -> None:
     lowered = cell("b", "mlx:fp32", status=Status.LOWERED, runtime="none", numerics=[])
     linux = [away("a"), lowered, away("c"), away("d")]
     mac = [cell("a", "mlx:fp32"), cell("b", "mlx:fp32", status=Status.MISMATCH), away("c")]
@@ -92,7 +92,7 @@ def test_conflicts_are_problems_and_the_worst_counts(tmp_path: Path) -> None:
     assert made.run.info.exit_status == 1
 
 
-def test_other_seeds_and_commits_are_problems_other_packages_are_said(tmp_path: Path) -> None:
+def test_other_seeds_and_commits_are_problems_and_other_packages_notes(tmp_path: Path) -> None:
     other = Environment(host="mac", git_commit="b" * 40, packages={"torch": "3"})
     runs = [
         write(tmp_path / "l", [cell("a", seed=7)], environment=LINUX),
@@ -118,7 +118,7 @@ def test_one_incomplete_part_makes_it_incomplete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["expected", "backends"])
-def test_what_a_part_does_not_say_is_not_merged_as_nothing(tmp_path: Path, gone: str) -> None:
+def test_a_missing_field_of_a_part_is_not_merged_as_empty(tmp_path: Path, gone: str) -> None:
     runs = two(tmp_path, [cell("a")], [cell("b")])
     file = tmp_path / "mac" / RUN_FILE
     record = json.loads(file.read_text())
@@ -149,7 +149,7 @@ def test_a_backend_that_one_part_has_is_not_missing(tmp_path: Path) -> None:
     assert info.merged_from[0].problems == [problem, "the disk was slow"]
 
 
-def test_an_exit_status_that_no_record_explains_is_kept(tmp_path: Path) -> None:
+def test_an_exit_status_without_an_explaining_record_is_preserved(tmp_path: Path) -> None:
     runs = two(tmp_path, [cell("a")], [cell("b")], exit_status=3)
     assert merge(tmp_path / "out", runs).run.info.exit_status == 3
 
@@ -163,7 +163,7 @@ def test_merged_runs_merge(tmp_path: Path) -> None:
     assert diff(made, made).changes == []
 
 
-def test_what_cannot_be_merged_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_merged_are_refused_without_output(tmp_path: Path) -> None:
     runs = two(tmp_path, [cell("a")], [cell("b")])
     with pytest.raises(UsageError, match="at least two"):
         merge(tmp_path / "out", runs[:1])
@@ -179,7 +179,7 @@ def test_what_cannot_be_merged_is_refused_and_leaves_nothing(tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
 
 
-def test_the_command_says_what_it_did(tmp_path: Path) -> None:
+def test_the_command_reports_its_result(tmp_path: Path) -> None:
     failed = cell("a", status=Status.FAILED, error="E", **NOTHING)
     two(tmp_path, [failed], [cell("a")])
     sides = [str(tmp_path / name) for name in ("out", "linux", "mac")]
@@ -192,7 +192,7 @@ def test_the_command_says_what_it_did(tmp_path: Path) -> None:
     assert "already holds a run" in done.output
 
 
-def test_what_was_kept_of_cells_comes_along(tmp_path: Path) -> None:
+def test_saved_cell_folders_are_merged_too(tmp_path: Path) -> None:
     odd = cell("b", "mlx:fp32", saved_to="../elsewhere")
     runs = two(
         tmp_path,

@@ -60,7 +60,7 @@ def two(folder: Path, host: str = "here") -> list[Run]:
     ]
 
 
-def test_a_step_says_what_came_and_went_by_backend(tmp_path: Path) -> None:
+def test_a_step_counts_gained_and_lost_cells_by_backend(tmp_path: Path) -> None:
     [step] = compare_releases(two(tmp_path))
     assert (step.before, step.after) == ("1.5.0", "1.5.1")
     assert [now.case for _, now in step.gained] == ["addmm/plain"]
@@ -76,7 +76,7 @@ def test_a_step_says_what_came_and_went_by_backend(tmp_path: Path) -> None:
     assert 1 <= tosa.lowering <= 2  # the cell that takes a millisecond says nothing
 
 
-def test_times_of_other_hosts_say_nothing(tmp_path: Path) -> None:
+def test_times_of_other_hosts_are_not_compared(tmp_path: Path) -> None:
     [step] = compare_releases(two(tmp_path, host="there"))
     assert all(row.lowering is None for row in step.rows)
 
@@ -88,7 +88,7 @@ def test_three_releases_are_two_steps(tmp_path: Path) -> None:
     assert [now.case for _, now in found[1].lost] == ["addmm/plain"]
 
 
-def test_all_forms_say_the_same(tmp_path: Path) -> None:
+def test_all_formats_agree(tmp_path: Path) -> None:
     found = compare_releases(two(tmp_path))
     out = Console(file=io.StringIO(), width=160)
     terminal.render(found, out)
@@ -105,7 +105,7 @@ def test_all_forms_say_the_same(tmp_path: Path) -> None:
     assert "1 newly passing, 1 newly failing" in shown
 
 
-def test_what_cannot_be_compared(tmp_path: Path) -> None:
+def test_releases_that_cannot_be_compared(tmp_path: Path) -> None:
     first, _ = two(tmp_path)
     with pytest.raises(UsageError, match="name two or more runs"):
         compare_releases([first])

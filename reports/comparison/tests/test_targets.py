@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_each_case_says_who_is_wrong(run: Path) -> None:
+def test_each_case_names_the_targets_that_are_wrong(run: Path) -> None:
     found = pair_up(take_snapshot(load(run)), A, take_snapshot(load(run)), B)
     assert {pair.case: pair.agreement for pair in found.pairs} == {
         "both/fine": Agreement.BOTH_PASS,

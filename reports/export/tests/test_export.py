@@ -51,7 +51,7 @@ def odd(folder: Path) -> Run:
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
-def test_every_table_reads_back_from_parquet_as_it_was(tmp_path: Path, name: str) -> None:
+def test_every_table_reads_back_from_parquet_unchanged(tmp_path: Path, name: str) -> None:
     for run in (
         odd(tmp_path / "odd"),
         large(tmp_path / "large", cases=8),
@@ -165,7 +165,7 @@ def suites(run: Run) -> dict[str, ElementTree.Element]:
         (Status.LOWERED, "skipped"),
     ],
 )
-def test_what_ci_sees_of_each_outcome(
+def test_junit_outcome_of_each_status(
     tmp_path: Path, status: Status | None, tag: str | None
 ) -> None:
     reason = LimitationRef(reason="known gap", link="https://example.org/1")
@@ -196,7 +196,7 @@ def verdicts(run: Run) -> int:
     return int(suites(run)["run"].get("errors", ""))
 
 
-def test_a_run_that_is_not_good_as_a_whole_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_a_run_that_failed_as_a_whole_is_a_separate_error(tmp_path: Path) -> None:
     good, red = cell("a"), cell("a", status=Status.FAILED)
     assert verdicts(write(tmp_path / "good", [good])) == 0
     assert verdicts(write(tmp_path / "red", [red], exit_status=1)) == 0  # its cell says it

@@ -27,7 +27,7 @@ def step(at: int, size: float, nights: int = NIGHTS) -> np.ndarray:
 
 @pytest.mark.parametrize("at", [3, 4, 17, 100, 180, 196, 197])
 @pytest.mark.parametrize("size", [-50.0, -1.0, 0.2, 1.0, 1e6])
-def test_a_step_without_noise_is_found_to_the_night(at: int, size: float) -> None:
+def test_a_step_without_noise_is_found_at_its_run(at: int, size: float) -> None:
     (change,) = found(step(at, size))
     assert (change.last_before, change.first_after) == (at - 1, at)
     assert change.after - change.before == pytest.approx(size)
@@ -46,7 +46,7 @@ def test_the_range_of_a_step_in_noise_contains_it(at: int, size: float) -> None:
 
 
 @pytest.mark.parametrize("night", [NIGHTS - 3, NIGHTS - 2, NIGHTS - 1])
-def test_a_step_is_told_on_its_third_night(night: int) -> None:
+def test_a_step_is_reported_at_its_third_run(night: int) -> None:
     assert len(found(step(night, 5.0))) == (NIGHTS - night >= MIN_LENGTH)
 
 
@@ -86,7 +86,7 @@ def test_outliers_are_no_step_and_do_not_hide_one(size: float, width: int) -> No
     assert all(85 <= change.last_before < 90 <= change.first_after <= 92 for change in changes)
 
 
-def test_several_steps_and_a_bump_are_told_apart() -> None:
+def test_several_steps_and_a_spike_are_distinguished() -> None:
     stairs = noise(50, size=0.05) + step(40, 1.0) + step(90, 0.5) - step(150, 2.0)
     for series in range(50):
         mine = [change for change in found(stairs) if change.series == series]

@@ -24,7 +24,7 @@ PASSED, FAILED, CRASHED = Status.PASSED, Status.FAILED, Status.CRASHED
 # --- trends -----------------------------------------------------------------------------------
 
 
-def test_trends_keep_every_outcome_apart(tmp_path: Path) -> None:
+def test_trends_count_every_outcome_separately(tmp_path: Path) -> None:
     statuses = [status for status in Status for _ in range(2)]
     night(tmp_path, 0, [cell(f"c{at}", status=status) for at, status in enumerate(statuses)],
           expected=[*(f"c{at}@xnnpack:fp32" for at in range(len(statuses))), "z@xnnpack:fp32"],
@@ -55,7 +55,7 @@ def test_the_rate_is_nothing_where_nothing_is_conclusive(tmp_path: Path) -> None
     assert pd.isna(row["pass_rate"])
 
 
-def test_a_day_counts_a_cell_once_and_lines_apart(tmp_path: Path) -> None:
+def test_a_day_counts_a_cell_once_and_each_line_separately(tmp_path: Path) -> None:
     night(tmp_path, 0.0, [cell("a", status=FAILED), cell("b")])
     night(tmp_path, 0.1, [cell("a")], expected=["a@xnnpack:fp32", "b@xnnpack:fp32"])
     night(tmp_path, 0.2, [cell("a", status=CRASHED)], platform="Darwin 24", machine="arm64")
@@ -72,7 +72,7 @@ def test_a_day_counts_a_cell_once_and_lines_apart(tmp_path: Path) -> None:
         history.trends(past, by="week")
 
 
-def test_cells_that_come_and_go_are_counted(tmp_path: Path) -> None:
+def test_added_and_removed_cells_are_counted(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("a"), cell("b"), cell("a", "tosa:fp")])
     night(tmp_path, 1, [cell("a"), cell("c"), cell("d")])
     night(tmp_path, 2, [cell("a"), cell("a", "tosa:fp")])
@@ -120,7 +120,7 @@ def test_a_step_of_each_metric_with_its_commits(
     assert (row["between"], row["environment"], row["nights"], row["lasts"]) == (0, "", 4, True)
 
 
-def test_a_step_says_the_gap_and_what_else_changed(tmp_path: Path) -> None:
+def test_a_step_names_missing_days_and_other_changes(tmp_path: Path) -> None:
     for number in range(12):
         late = number >= 6
         one = cell("add/a", program_bytes=4096 if late else 2048)
@@ -168,7 +168,7 @@ def test_steps_together_and_in_the_middle_of_an_op(tmp_path: Path) -> None:
         history.steps(past, by="suite")
 
 
-def test_one_slow_night_is_no_step(tmp_path: Path) -> None:
+def test_one_slow_run_is_no_step(tmp_path: Path) -> None:
     for number in range(12):
         night(tmp_path, number, [cell("add/a", seconds=30.0 if number == 6 else 1.0)])
     assert history.steps(history.load(tmp_path)).empty
@@ -206,7 +206,9 @@ def test_flaky_is_another_outcome_of_the_same(
 
 
 @pytest.mark.parametrize("status", [Status.UNAVAILABLE, None])
-def test_what_says_nothing_is_not_another_outcome(tmp_path: Path, status: Status | None) -> None:
+def test_an_inconclusive_record_is_not_another_outcome(
+    tmp_path: Path, status: Status | None
+) -> None:
     words(tmp_path, [PASSED, status, PASSED], **AGAIN)
     assert history.flaky(history.load(tmp_path)).empty
 
@@ -222,7 +224,7 @@ def test_flaky_counts_and_examples(tmp_path: Path) -> None:
     assert history.count_incomparable(past) == 0
 
 
-def test_records_of_one_run_that_disagree_are_flaky_whatever_the_code(tmp_path: Path) -> None:
+def test_disagreeing_records_of_one_run_are_flaky_for_any_code(tmp_path: Path) -> None:
     both = [cell("add/a", status=CRASHED), cell("add/a")]
     night(tmp_path, 0, both, git_dirty=True)
     past = history.load(tmp_path)
@@ -267,7 +269,7 @@ def test_first_bad_run_and_the_gap_before_it(
 
 
 @pytest.mark.parametrize("said", [[FAILED, PASSED], [FAILED, X], [PASSED], [None, FAILED, LOW]])
-def test_what_is_not_red_now_has_no_first_bad_run(
+def test_a_cell_that_is_green_now_has_no_first_bad_run(
     tmp_path: Path, said: list[Status | None]
 ) -> None:
     words(tmp_path, said)
@@ -287,7 +289,7 @@ def test_first_bad_of_one_line_is_not_hidden_by_another(tmp_path: Path) -> None:
 # --- selecting and printing -------------------------------------------------------------------
 
 
-def test_select_narrows_and_says_when_nothing_is_left(tmp_path: Path) -> None:
+def test_select_narrows_and_reports_an_empty_result(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("add/a"), cell("add/a", "tosa:fp"), cell("mul/a")])
     past = history.load(tmp_path)
     past.metric("seconds")
@@ -340,7 +342,7 @@ def test_the_command_refuses_in_one_line(tmp_path: Path) -> None:
         assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_the_runs_of_one_day_stand_one_by_one(tmp_path: Path) -> None:
+def test_the_runs_of_one_day_are_listed_separately(tmp_path: Path) -> None:
     night(tmp_path, 0.1, [cell("add/a")], name="first")
     night(tmp_path, 0.2, [cell("add/a", status=Status.FAILED, stage="run")], name="second")
     result = CliRunner().invoke(main, ["history", str(tmp_path)], env={"COLUMNS": "240"})

@@ -105,7 +105,7 @@ def test_a_run_is_read_once_and_again_when_it_changed(
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "garbage", "other"])
-def test_a_damaged_copy_is_made_again(tmp_path: Path, harm: str) -> None:
+def test_a_damaged_copy_is_recreated(tmp_path: Path, harm: str) -> None:
     night(tmp_path, 0, [cell("a")])
     before = history.load(tmp_path)
     (file,) = copies(tmp_path)
@@ -155,7 +155,7 @@ def test_a_full_disk_costs_the_copy_and_not_the_history(
     assert history.load(tmp_path).problems == []
 
 
-def test_a_file_in_the_place_of_the_copies_is_said(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_store_is_reported(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("a")])
     (tmp_path / store.CACHE).write_text("mine")
     assert "cannot be written" in history.load(tmp_path).problems[0]
@@ -168,7 +168,7 @@ def test_no_cache_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / store.CACHE).exists()
 
 
-def test_two_that_load_at_once_agree(tmp_path: Path) -> None:
+def test_concurrent_loads_agree(tmp_path: Path) -> None:
     for number in range(6):
         night(tmp_path, number, [cell(f"case{each}") for each in range(30)])
     results: list[Any] = []
@@ -188,7 +188,7 @@ def test_two_that_load_at_once_agree(tmp_path: Path) -> None:
 # --- runs that are not whole ------------------------------------------------------------------
 
 
-def test_damaged_runs_are_said(tmp_path: Path) -> None:
+def test_damaged_runs_are_reported(tmp_path: Path) -> None:
     night(tmp_path, 0, [cell("a")], name="good")
     cut = night(tmp_path, 1, [cell("a"), cell("b")], name="cut")
     with (cut / CELLS_FILE).open("ab") as file:
@@ -213,7 +213,7 @@ def test_damaged_runs_are_said(tmp_path: Path) -> None:
         history.load(tmp_path / "nowhere")
 
 
-def test_a_killed_run_counts_what_it_has(tmp_path: Path) -> None:
+def test_a_killed_run_counts_its_records(tmp_path: Path) -> None:
     both = [cell("a"), cell("b")]
     night(tmp_path, 0, both)
     night(tmp_path, 1, both[:1], expected=[each.id for each in both], end=False)

@@ -43,7 +43,7 @@ def shown(folder: Path, cells: list[Cell], notes: tuple[str, ...] = (), **info: 
     return text
 
 
-def test_a_row_has_what_is_known_of_a_target(tmp_path: Path) -> None:
+def test_a_row_has_the_results_of_a_target(tmp_path: Path) -> None:
     text = shown(tmp_path / "r", [cell("net", "xnnpack:fp32", delegation=LEFT)], ("x:0 varies",))
     (row,) = [line for line in text.splitlines() if "✓ passed" in line]
     for part in ("xnnpack:fp32", "native", "4/10 in 2", "2.05 kB", "140.0", "0.5×"):
@@ -98,7 +98,7 @@ def test_one_reason_for_all_nodes_lists_no_operators(tmp_path: Path) -> None:
     assert "aten.relu" not in text
 
 
-def test_what_several_targets_say_is_said_once(tmp_path: Path) -> None:
+def test_a_reason_shared_by_targets_is_printed_once(tmp_path: Path) -> None:
     failed = {
         "status": Status.FAILED, "stage": "export", "error": "ValueError: it branches",
         "model_frame": "/somewhere/net.py:3: if x.sum() > 0:", "runtime": "none", "numerics": [],
@@ -138,7 +138,7 @@ def vacuous(
          "Give inputs for which"),
     ],
 )  # fmt: skip
-def test_a_vacuous_pass_says_which_output_why_and_what_helps(
+def test_a_vacuous_pass_names_the_output_the_reason_and_a_remedy(
     tmp_path: Path, cause: VacuousCause, target: str, says: str, advises: str
 ) -> None:
     text = " ".join(shown(tmp_path / "r", [vacuous(cause, target)], exit_status=2).split())
@@ -159,7 +159,7 @@ def test_infinite_bounds_are_named_as_the_cause(tmp_path: Path) -> None:
     assert "the bounds of 997 of 1,000 elements are infinite" in text
 
 
-def test_severities_are_shown_and_the_worst_reason_comes_first(tmp_path: Path) -> None:
+def test_severities_are_shown_and_the_worst_reason_is_first(tmp_path: Path) -> None:
     def wrong(target: str, severity: Severity) -> Cell:
         return cell("net", target, status=Status.MISMATCH, stage="compare", severity=severity,
                     error=f"{target} is off", numerics=[numerics(exceeding=1, bound_used=2.0,
@@ -186,7 +186,7 @@ def failed_as_known() -> Cell:
                 known_issues=[known])  # fmt: skip
 
 
-def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Path) -> None:
+def test_a_failure_names_its_node_the_vendors_line_and_known_issues(tmp_path: Path) -> None:
     text = " ".join(shown(tmp_path, [failed_as_known()]).split())
     assert (
         "xnnpack:fp32: prelu (aten.prelu.default), net.py:9: return act(x): fails in lower" in text
@@ -196,7 +196,7 @@ def test_a_failure_says_its_node_the_vendors_line_and_what_is_known(tmp_path: Pa
     assert "1 red cell" in text
 
 
-def test_the_page_has_what_is_known_of_a_failure(tmp_path: Path) -> None:
+def test_the_page_lists_known_issues_of_a_failure(tmp_path: Path) -> None:
     page = html.render(write(tmp_path, [failed_as_known()]))
     line = KNOWN
     # Written by the script, from the data.
@@ -214,7 +214,7 @@ def test_an_unavailable_target_is_a_row_with_its_reason(tmp_path: Path) -> None:
     assert "mlx is not installed" in text
 
 
-def test_cases_stand_under_their_names(tmp_path: Path) -> None:
+def test_cases_are_listed_under_their_names(tmp_path: Path) -> None:
     text = shown(tmp_path / "r", [cell("net"), cell("net/cat.npy")])
     assert "\nnet\n" in text
     assert "\nnet/cat.npy\n" in text

@@ -67,7 +67,7 @@ def test_html_has_no_tag_attribute_or_script_from_the_record(tmp_path: Path) -> 
     assert "href" not in record
 
 
-def test_html_asks_nothing_of_the_network_and_allows_only_its_own_script(tmp_path: Path) -> None:
+def test_html_makes_no_requests_and_allows_only_its_own_script(tmp_path: Path) -> None:
     source = html.render(large(tmp_path / "r", cases=32))
     page = Page(source)
     for tag, attributes in page.tags:
@@ -117,7 +117,7 @@ def test_a_frequent_cause_opens_folded_and_a_rare_one_does_not(tmp_path: Path) -
     assert "21 more cells" in page
 
 
-def test_what_is_not_rated_is_no_part_of_a_bar_of_the_matrix(tmp_path: Path) -> None:
+def test_neutral_cells_are_not_part_of_a_bar_of_the_matrix(tmp_path: Path) -> None:
     out = {"status": Status.UNSUPPORTED, "error": "no", "runtime": "none", "numerics": []}
     nothing = {"delegation": Delegation()}
     run = write(tmp_path / "r", [cell("add/a"), cell("add/b", **out, **nothing)])

@@ -34,7 +34,7 @@ def wrong() -> object:
     )  # fmt: skip
 
 
-def test_it_has_what_numbers_versions_and_commands(tmp_path: Path) -> None:
+def test_an_issue_has_its_summary_numbers_versions_and_commands(tmp_path: Path) -> None:
     run = write(tmp_path / "run", [wrong()], environment=HERE)
     told = issue_text(run.cells[0], CellOutcome.from_cell(run.cells[0]), run.info)
     assert told.startswith("### gelu/tanh@xnnpack:fp32: mismatch in stage compare\n")
@@ -71,7 +71,7 @@ def test_a_page_has_it_of_red_cells_with_source_and_files(tmp_path: Path) -> Non
         ("", False),
     ],
 )
-def test_a_kept_folder_leads_nowhere_else(path: str, fine: bool) -> None:
+def test_a_cell_folder_has_no_links_outside(path: str, fine: bool) -> None:
     assert facts.is_kept_folder(path) is fine
 
 

@@ -54,7 +54,7 @@ def test_markdown_code_needs_entities_only_where_a_table_would_break() -> None:
     assert markdown.link("javascript:alert(1)") == "`javascript:alert(1)`"
 
 
-def test_markdown_is_bounded_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_markdown_is_bounded_and_names_omitted_parts(tmp_path: Path) -> None:
     bad = [
         cell(f"op{n}/{'x' * 60}", f"t{n % 12}:r", status=Status.FAILED, error="|" * 5_000,
              op=f"o{n}", limitation=LimitationRef(reason=f"{n} " + "|" * 900))

@@ -69,7 +69,7 @@ def figures(made: Model) -> dict[str, Figure]:
     return dict(zip((measure.name for measure in MEASURES), made.figures, strict=True))
 
 
-def test_a_model_is_a_row_with_what_it_costs(tmp_path: Path) -> None:
+def test_a_model_is_a_row_with_its_cost(tmp_path: Path) -> None:
     made = one(write(tmp_path / "r", [model(), cell("add/rank2")]))
     assert {name: figure.now for name, figure in figures(made).items()} == {
         "Delegates": "14",
@@ -91,7 +91,7 @@ def test_a_model_is_a_row_with_what_it_costs(tmp_path: Path) -> None:
     assert (made.was, made.is_new, made.diverges, made.runtime) == (None, False, "", "native")
 
 
-def test_what_is_not_known_is_empty(tmp_path: Path) -> None:
+def test_unknown_values_are_empty(tmp_path: Path) -> None:
     nothing = {"constant_bytes": None, "duplicate_constant_bytes": None, "memory": {},
                "first_seconds": None, "steady_seconds": None}  # fmt: skip
     failed = model(status=Status.FAILED, stage="export", stages={}, program_bytes=0,
@@ -107,7 +107,7 @@ def test_a_target_without_a_record_is_a_row(tmp_path: Path) -> None:
     assert [made.row.outcome for made in members] == [CellOutcome.NOT_RUN, CellOutcome.PASSED]
 
 
-def test_what_was_otherwise_in_the_other_run_is_said(tmp_path: Path) -> None:
+def test_differences_from_the_other_run_are_listed(tmp_path: Path) -> None:
     before = model(
         program_bytes=479_000,
         constant_bytes=455_000,
@@ -140,7 +140,7 @@ def test_times_of_another_host_are_not_compared(tmp_path: Path) -> None:
     assert [name for name, one in figures(made).items() if one.before] == ["Bytes"]
 
 
-def test_models_come_go_and_diverge_elsewhere(tmp_path: Path) -> None:
+def test_models_may_be_added_removed_or_diverge_at_other_nodes(tmp_path: Path) -> None:
     elsewhere = Divergence(node="tanh", op="aten.tanh.default")
     now = write(tmp_path / "now", [wrong(), model("vit/tiny")], exit_status=1)
     then = write(tmp_path / "then", [wrong(first_divergence=elsewhere), model("bert/tiny")])
@@ -175,7 +175,7 @@ def test_every_report_shows_them_where_there_are_any(
     assert "Models" not in without
 
 
-def test_the_page_says_why_nodes_were_left_over(tmp_path: Path) -> None:
+def test_the_page_has_the_reasons_of_fallback_nodes(tmp_path: Path) -> None:
     page = html.render(write(tmp_path / "r", [model()]))
     assert 'title="no configuration: aten.cat.default ×2\nno reason given: aten.emb' in page
     assert 'id="models"' in page

@@ -59,7 +59,7 @@ def test_equal_weights_and_outputs(tmp_path: Path) -> None:
         (encoded(codes=CODES[::-1]).brief(), "weight differs; its bytes are not recorded"),
     ],
 )
-def test_weights_that_differ_say_how(tmp_path: Path, other: Encoding, text: str) -> None:
+def test_differences_of_weights_are_described(tmp_path: Path, other: Encoding, text: str) -> None:
     assert text in one(tmp_path, made(ARM), made(MLX, other))[2]
 
 

@@ -10,7 +10,7 @@ from reports.render.passes import HEADER, rows
 from reports.tests.runs import cell, numerics, write
 
 
-def test_what_passes_change_is_side_by_side(tmp_path: Path) -> None:
+def test_effects_of_passes_are_side_by_side(tmp_path: Path) -> None:
     lifted = cell(
         "deit/tiny", "xnnpack:fp32+lift", program_bytes=4096, delegation=Delegation(delegates=3),
         changed_ops={"aten.mul.Scalar": (24, 0), "aten.mul.Tensor": (0, 24)},

@@ -41,7 +41,7 @@ Render = Callable[[Run], str]
 
 
 @pytest.mark.parametrize("render", RENDERERS)
-def test_a_run_says_its_verdict_totals_failures_and_how_to_repeat_them(
+def test_a_run_shows_its_verdict_totals_failures_and_commands_to_repeat_them(
     tmp_path: Path, render: Render
 ) -> None:
     bad = cell("mul/b", status=Status.MISMATCH, stage="compare", error="output 0 is wrong",
@@ -59,7 +59,7 @@ def test_a_run_says_its_verdict_totals_failures_and_how_to_repeat_them(
 
 
 @pytest.mark.parametrize("render", RENDERERS)
-def test_an_incomplete_run_says_so_and_why(tmp_path: Path, render: Render) -> None:
+def test_an_incomplete_run_is_reported_with_the_reason(tmp_path: Path, render: Render) -> None:
     shown = render(
         write(tmp_path / "r", [cell()], expected=[cell().id, "mul/a@tosa:fp"], end=False)
     )
@@ -70,7 +70,7 @@ def test_an_incomplete_run_says_so_and_why(tmp_path: Path, render: Render) -> No
 
 
 @pytest.mark.parametrize("render", RENDERERS)
-def test_an_empty_run_renders_and_says_empty(tmp_path: Path, render: Render) -> None:
+def test_an_empty_run_is_rendered_as_empty(tmp_path: Path, render: Render) -> None:
     assert "empty" in render(write(tmp_path / "r", [])).lower()
 
 
@@ -112,7 +112,7 @@ def test_the_largest_cells_are_named_with_their_stage(tmp_path: Path, render: Re
     assert "Largest cells" not in render(write(tmp_path / "none", [cell()]))
 
 
-def test_a_cell_that_was_ended_shows_what_it_held(tmp_path: Path) -> None:
+def test_a_killed_cell_shows_its_memory(tmp_path: Path) -> None:
     said = "memory: 3.02 GiB at stage run; the budget is 3 GiB above the worker's base"
     dead = cell(status=Status.CRASHED, stage="run", error=said, stages={}, seconds=0.0,
                 memory={"lower": 40 << 20, "run": 3100 << 20})  # fmt: skip
@@ -161,7 +161,7 @@ def test_show_has_everything_of_a_cell(tmp_path: Path) -> None:
         assert words in shown, words
 
 
-def test_a_cell_of_a_farm_says_where_it_ran_and_what_was_tried_before(tmp_path: Path) -> None:
+def test_a_cell_of_a_cluster_names_its_worker_and_earlier_attempts(tmp_path: Path) -> None:
     lost = cell("add/a", worker="lab-3", attempts=["lab-1 was lost: it died"])
     run = write(tmp_path / "night", [lost])
     run.info.hosts = {"lab-3": Environment(host="rack7", vectors="aarch64/asimd")}
@@ -182,7 +182,7 @@ def test_importing_reports_imports_nothing_heavy() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_results_of_earlier_runs_are_said(tmp_path: Path) -> None:
+def test_results_of_earlier_runs_are_marked(tmp_path: Path) -> None:
     source = CacheOrigin(run="last night", host="rack7", when="2026-06-10T10:00:00+00:00")
     taken = cell("add/a", cached=source)
     run = write(tmp_path / "night", [taken, cell("add/b")])

@@ -32,7 +32,7 @@ CELLS = [
 ]  # fmt: skip
 
 
-def test_who_is_wrong(tmp_path: Path) -> None:
+def test_targets_that_are_wrong(tmp_path: Path) -> None:
     found = divide_mismatches(RunSummary.from_run(write(tmp_path / "r", CELLS)).rows)
     assert [split.case for split in found.shared] == ["all"]
     assert set(found.shared[0].backends) == {"xnnpack", "mlx"}
@@ -43,7 +43,7 @@ def test_who_is_wrong(tmp_path: Path) -> None:
     assert found.some == 1
 
 
-def test_the_unsupported_stand_beside_a_score(tmp_path: Path) -> None:
+def test_unsupported_cells_are_shown_beside_a_score(tmp_path: Path) -> None:
     found = compute_scores(RunSummary.from_run(write(tmp_path / "r", CELLS)).totals)
     assert found == {"xnnpack": (1, 3, 0), "mlx": (1, 6, 0), "tosa": (1, 3, 1)}
     away = cell("all", "metal:fp32", status=Status.UNAVAILABLE, error="no device", **NOTHING)
@@ -52,7 +52,7 @@ def test_the_unsupported_stand_beside_a_score(tmp_path: Path) -> None:
     }
 
 
-def test_the_overview_says_both(tmp_path: Path) -> None:
+def test_the_overview_shows_both(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write(runs / "a", CELLS)
     write(runs / "b", CELLS)

@@ -67,7 +67,7 @@ def test_numbers_that_json_does_not_have_are_spelled() -> None:
     assert [number(value) for value in values] == [0.1, 0.333333, "inf", "-inf", "nan", None]
 
 
-def test_every_run_keeps_each_outcome_apart_and_every_cell_once(tmp_path: Path) -> None:
+def test_every_run_counts_each_outcome_separately_and_every_cell_once(tmp_path: Path) -> None:
     folder = store(tmp_path / "runs", nights=3, cases=12)
     made = site.write(tmp_path / "site", [folder])
     data = _data(made.index)
@@ -141,7 +141,7 @@ def test_the_page_has_no_tag_or_script_of_a_record(tmp_path: Path) -> None:
         assert not (attributes.get("href") or "").startswith("javascript:")
 
 
-def test_the_page_asks_nothing_of_the_network(tmp_path: Path) -> None:
+def test_the_page_makes_no_requests(tmp_path: Path) -> None:
     made = site.write(tmp_path / "site", [store(tmp_path / "runs", nights=2, cases=5)])
     page = made.index.read_text(encoding="utf-8")
     assert "default-src 'none'" in page
@@ -169,7 +169,7 @@ def test_a_folder_that_is_not_a_site_is_refused_and_untouched(kind: str, tmp_pat
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_site_is_replaced_and_files_of_others_beside_it_stay(tmp_path: Path) -> None:
+def test_a_site_is_replaced_and_other_files_stay(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "site"
     write(runs / "a", [cell()])
     old = _data(site.write(out, [runs]).index)
@@ -223,7 +223,7 @@ def test_a_writer_that_is_killed_leaves_the_old_site_and_the_next_one_cleans_up(
     assert len([path for path in out.iterdir() if path.is_dir()]) == 1
 
 
-def test_two_writers_do_not_write_at_once(tmp_path: Path) -> None:
+def test_two_writers_do_not_write_concurrently(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "a", [cell()])
     with (
         open_folder(tmp_path / "site"),
@@ -232,7 +232,7 @@ def test_two_writers_do_not_write_at_once(tmp_path: Path) -> None:
         site.write(tmp_path / "site", [tmp_path / "runs"])
 
 
-def test_runs_come_from_folders_and_by_name_each_once_newest_first(tmp_path: Path) -> None:
+def test_runs_are_found_by_folder_and_name_once_each_newest_first(tmp_path: Path) -> None:
     for name, day in (("b", 2), ("a", 3), ("c", 1)):
         write(tmp_path / "runs" / name, [cell()], started=f"2026-01-0{day}T00:00:00+00:00")
     write(tmp_path / "elsewhere" / "a", [cell()], started="2026-01-04T00:00:00+01:00")
@@ -241,7 +241,7 @@ def test_runs_come_from_folders_and_by_name_each_once_newest_first(tmp_path: Pat
     assert [run["key"] for run in _value(data / "main.js")["runs"]] == ["a", "a~2", "b", "c"]
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_omitted_parts_are_named(tmp_path: Path) -> None:
     for day in range(1, 5):
         write(tmp_path / "runs" / f"n{day}", [cell()], started=f"2026-01-0{day}T00:00:00+00:00")
     (tmp_path / "runs" / "n1" / RUN_FILE).write_text("{")
@@ -267,7 +267,7 @@ def test_without_a_run_there_is_no_site(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
 
 
-def test_a_killed_run_is_shown_as_what_it_is(tmp_path: Path) -> None:
+def test_a_killed_run_is_shown_as_incomplete(tmp_path: Path) -> None:
     run = write(
         tmp_path / "runs" / "a", [cell("a/x")], expected=["a/x@xnnpack:fp32", "b@t:r"], end=False
     )
@@ -334,7 +334,7 @@ def test_one_run_is_enough(tmp_path: Path) -> None:
     )
 
 
-def test_the_command_prints_the_page_last_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_the_command_prints_the_page_last_and_names_omitted_parts(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "a", [cell()])
     write(tmp_path / "runs" / "b", [cell()])
     (tmp_path / "runs" / "b" / RUN_FILE).write_text("{")

@@ -49,7 +49,7 @@ _FAINT = """() => {
 }"""
 
 
-def test_the_overview_says_the_newest_verdict_first_and_keeps_outcomes_apart(
+def test_the_overview_shows_the_newest_verdict_first_and_outcomes_separately(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:
     page = opened(index)
@@ -99,7 +99,7 @@ def test_search_and_filters_live_in_the_address_and_a_link_shows_the_same(
     assert hash_of(again) == "#/cells?group=suite"
 
 
-def test_cells_and_changes_are_sorted_by_severity_and_say_it(
+def test_cells_and_changes_are_sorted_by_severity_and_show_it(
     opened: Callable[..., Any], tmp_path: Path
 ) -> None:
     # In no order at all; one record is of an older schema and does not say.
@@ -324,7 +324,7 @@ def test_limitations_and_changes_name_causes_cells_and_runs(
     page.wait_for_selector("#view h2 >> text=Environment")
 
 
-def test_what_an_address_names_and_is_not_there_is_said(
+def test_an_address_that_names_a_missing_item_is_reported(
     opened: Callable[..., Any], index: str
 ) -> None:
     page = opened(f"{index}#/cell?id=<b>no</b>@a:b")
@@ -335,7 +335,7 @@ def test_what_an_address_names_and_is_not_there_is_said(
     assert page.locator("#overview h1:visible").count() == 1
 
 
-def test_a_data_file_that_is_gone_is_said_and_found_again(
+def test_a_missing_data_file_is_reported_and_found_again(
     opened: Callable[..., Any], nights: Path, tmp_path: Path
 ) -> None:
     made = site.write(tmp_path / "site", [nights])
@@ -381,7 +381,7 @@ def test_an_axis_has_three_ticks_or_more(
         assert 3 <= len(page.evaluate(f"logTicks({low}, {high})")) <= 8
 
 
-def test_days_that_repeat_have_times_and_targets_the_order_of_the_matrix(
+def test_repeated_days_have_times_and_targets_are_in_matrix_order(
     opened: Callable[..., Any], index: str
 ) -> None:
     page = opened(index)
@@ -398,9 +398,7 @@ def test_days_that_repeat_have_times_and_targets_the_order_of_the_matrix(
     assert ordered == ["xnnpack:fp32", "xnnpack:fp32+cse", "xnnpack:int8", "tosa:fp", "mlx:fp32"]
 
 
-def test_what_varies_one_recipe_is_one_column_as_in_the_page_of_a_run(
-    opened: Callable[..., Any], index: str
-) -> None:
+def test_variations_of_one_recipe_are_one_column(opened: Callable[..., Any], index: str) -> None:
     names = ["tosa:fp", "tosa:fp+a", "tosa:fp+a+b", "tosa:fp-c", "tosa:int", "tosa:int+a", "mlx:x"]
     given = [{"name": name} for name in names]
     made = opened(index).evaluate("(given) => folded(given)", given)

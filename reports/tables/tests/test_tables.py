@@ -105,7 +105,7 @@ def test_infinities_and_nan_survive_the_way_to_the_table(tmp_path: Path) -> None
     assert table["bound_used"].iloc[1] == math.inf
 
 
-def test_totals_split_passes_by_delegation_and_show_what_was_not_run(tmp_path: Path) -> None:
+def test_totals_split_passes_by_delegation_and_count_cells_not_run(tmp_path: Path) -> None:
     passed, without = cell("a"), cell("b", delegation=Delegation(undelegated_nodes=2))
     run = write(tmp_path / "r", [passed, without], expected=[passed.id, without.id, "c@tosa:fp"])
     table = tables.totals(run)
@@ -138,7 +138,7 @@ def test_matrix_by_case_and_by_op(tmp_path: Path) -> None:
         tables.matrix(run, by="suite")
 
 
-def test_delegation_and_what_was_left_over(tmp_path: Path) -> None:
+def test_delegation_and_fallback_nodes(tmp_path: Path) -> None:
     left = Delegation(
         delegates=2, delegated_nodes=5, undelegated_nodes=3, undelegated_ops={"cat": 1, "mm": 2}
     )

@@ -187,7 +187,7 @@ def test_findings_and_workarounds_are_those_of_the_page() -> None:
             assert issue.workaround.lower() in section, (name, issue.workaround)
 
 
-def test_causes_are_those_of_limitations() -> None:
+def test_causes_are_copied_from_limitations() -> None:
     """Each cause is written down once; docs/limitations.md is generated from the same text."""
     table = (DOCS / "limitations.md").read_text()
     for issue in known_issues():

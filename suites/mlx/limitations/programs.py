@@ -75,8 +75,8 @@ PROGRAMS: list[Limitation] = [
         target=_ALL,
         case="copy/after_is_output",
         reason="_get_new_signature (exir/lowered_backend_module.py) refuses a delegate whose "
-        "output is both returned and written to a buffer. Workaround: return a copy of the value "
-        "that differs from it, such as `x * 1.0`.",
+        "output is both returned and written to a buffer. Workaround: return a new value, such as "
+        "`x * 1.0`.",
         link=_LOWERED,
         stage="lower",
         error="found to also contain a buffer mutation",

@@ -67,7 +67,7 @@ NIGHTLY = pytest.mark.nightly
         pytest.param("mamba/decode", "xnnpack:fp32", marks=NIGHTLY),
     ],
 )
-def test_a_program_says_what_eager_says_and_says_it_again(name: str, target: str) -> None:
+def test_a_program_generates_the_tokens_of_eager_repeatedly(name: str, target: str) -> None:
     tester = lower_case(name, target)
     expected = [int(call[0]) for call in tester.built.calls[PROMPT : PROMPT + STEPS]]
     found = generate_tokens(tester, PROMPT)
@@ -80,7 +80,7 @@ def test_a_program_says_what_eager_says_and_says_it_again(name: str, target: str
 
 
 @pytest.mark.nightly
-def test_a_program_whose_cache_is_off_by_one_says_something_else() -> None:
+def test_a_program_with_a_cache_off_by_one_generates_other_tokens() -> None:
     tester = lower_case("llama/decode", "mlx:fp32", make_faulty_recipe("mlx:fp32", writes_one_on))
     expected = [int(call[0]) for call in tester.built.calls[PROMPT : PROMPT + STEPS]]
     assert generate_tokens(tester, PROMPT) != expected

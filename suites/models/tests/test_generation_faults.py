@@ -103,7 +103,7 @@ def test_a_fault_in_the_state_is_red(target: str, fault: Edit) -> None:
         (sees_one_more, "le", "causal_mask = create_causal_mask("),
     ],
 )
-def test_a_trace_names_where_the_state_goes_wrong(fault: Edit, node: str, line: str) -> None:
+def test_a_trace_names_the_node_that_corrupts_the_state(fault: Edit, node: str, line: str) -> None:
     assert SHORT.calls is not None
     calls = SHORT.calls
     case = replace(SHORT, calls=lambda: calls()[:2])

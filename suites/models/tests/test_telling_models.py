@@ -96,7 +96,7 @@ ONE_LAYER = {"smolvlm/connector"}
 
 
 @pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
-def test_a_model_tells_something(case: Case) -> None:
+def test_a_model_is_conclusive(case: Case) -> None:
     built = case.make()
     attention = Attentions()
     returned = []

@@ -41,13 +41,13 @@ def _refused(info: Any) -> Iterator[tuple[torch.nn.Module, Inputs]]:
         yield module, inputs
 
 
-def test_there_is_something_to_refuse() -> None:
+def test_there_are_error_inputs() -> None:
     assert len(_with_errors()) > 40
     assert sum(1 for name in _with_errors() for _ in _refused(entries()[name])) > 150
 
 
 @pytest.mark.parametrize("share", range(_SHARES))
-def test_the_harness_refuses_what_eager_refuses(share: int) -> None:
+def test_the_harness_refuses_inputs_that_eager_refuses(share: int) -> None:
     for name in _with_errors()[share::_SHARES]:
         for module, inputs in _refused(entries()[name]):
             cell = harness.run_cell(Case.from_module("refused", module, inputs), "portable:fp32")

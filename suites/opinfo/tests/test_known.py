@@ -21,7 +21,7 @@ def test_the_entry_of_the_installed_release_is_taken(known: list[Limitation]) ->
     assert copy_limitation(known, "tosa:fp", "any/fp32", "opinfo/any/*").case == "opinfo/any/*"
 
 
-def test_what_only_another_release_has_is_taken_with_its_range() -> None:
+def test_a_limitation_of_another_release_is_copied_with_its_range() -> None:
     assert copy_limitation([_BEFORE], "tosa:fp", "any/fp32", "opinfo/any/*").until == "1.0.0"
     with pytest.raises(LookupError, match="no limitation of any/fp64 on tosa:fp"):
         copy_limitation([_BEFORE, _NOW], "tosa:fp", "any/fp64", "opinfo/any/*")

@@ -22,7 +22,7 @@ def sample(*inputs: Any, **options: Any) -> Any:
     return SampleInput(*inputs, **options)
 
 
-def test_every_entry_of_the_core_set_is_a_case_or_left_out() -> None:
+def test_every_entry_of_the_core_set_is_a_case_or_listed_as_excluded() -> None:
     named = set(json.loads(choose.CHOSEN.read_text(encoding="utf-8")))
     assert named <= set(entries())
     assert {"add", "nn.functional.conv2d", "softmax", "scatter_reduce/mean"} <= named
@@ -37,7 +37,7 @@ def test_names_are_unique_and_each_dtype_is_there() -> None:
     assert {dtype for case in CASES for dtype in case.tags if dtype in DTYPES} == set(DTYPES)
 
 
-def test_by_day_there_is_one_program_an_operator() -> None:
+def test_a_plain_run_has_one_program_per_operator() -> None:
     by_day = [case for case in CASES if case.plain_targets]
     assert len({case.name.split("/")[1] for case in by_day}) == len(by_day)
     assert all("float32" in case.tags for case in by_day)
@@ -55,7 +55,7 @@ def test_no_generator_of_torch_outlives_its_build() -> None:
 
 
 @pytest.mark.parametrize("strided", [False, True])
-def test_a_program_computes_what_the_operator_does(strided: bool) -> None:
+def test_a_program_computes_the_result_of_the_operator(strided: bool) -> None:
     left, right = torch.randn(3, 4), torch.randn(3, 4)
     info = entries()["add"]
     module, inputs = program(info, sample(left, args=(right,), kwargs={"alpha": 2}), strided)
@@ -64,7 +64,7 @@ def test_a_program_computes_what_the_operator_does(strided: bool) -> None:
     assert tuple(inputs[0].shape) == ((4, 3) if strided else (3, 4))
 
 
-def test_what_the_operator_sees_is_strided() -> None:
+def test_the_operator_gets_strided_inputs() -> None:
     seen: list[torch.Tensor] = []
 
     class Info:

@@ -36,7 +36,7 @@ CALLS: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_attention_taken_apart_is_what_it_was(name: str) -> None:
+def test_decomposed_attention_computes_the_same(name: str) -> None:
     function, shapes = CALLS[name]
     torch.manual_seed(0)
     inputs = tuple(torch.randn(shape) for shape in shapes)

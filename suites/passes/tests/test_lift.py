@@ -43,7 +43,7 @@ def _scaling(tester: Tester) -> int:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_left(case: Case) -> None:
+def test_nodes_that_remain(case: Case) -> None:
     tester = _lowered(case, LIFTED)
     ops: Counter[str] = Counter(tester.delegation.undelegated_ops)
     assert ops["aten.mul.Scalar"] <= LEFT.get(case.name, 0)

@@ -155,6 +155,6 @@ def test_rewrites_keep_every_property(name: str) -> None:
     assert "program before it cannot be saved" in others["serialization"]
 
 
-def test_a_wrong_rewrite_is_seen() -> None:
+def test_a_wrong_rewrite_is_detected() -> None:
     found = {one.name: one for one in check_properties(proof(next(iter(FORMATS)), wrong))}
     assert found["outputs"].holds is False

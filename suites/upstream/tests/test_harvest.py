@@ -36,14 +36,14 @@ def test_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_by_day_there_is_one_program_an_operator() -> None:
+def test_a_plain_run_has_one_program_per_operator() -> None:
     by_day = [case for case in CASES if case.plain_targets]
     assert {case.plain_targets for case in by_day} == {"xnnpack:fp32"}
     assert len({case.op for case in by_day}) == len(by_day)
     assert {case.op for case in CASES if SKIPPED not in case.tags} == {case.op for case in by_day}
 
 
-def test_what_upstream_skips_is_there_and_says_so() -> None:
+def test_programs_that_upstream_skips_are_cases_with_a_tag() -> None:
     skipped = {case.name for case in CASES if SKIPPED in case.tags}
     assert {"upstream/relu/f32_inplace", "upstream/abs/edge_cases_0"} <= skipped
     assert "upstream/abs/dtype" not in skipped
@@ -57,7 +57,7 @@ def test_a_case_is_seeded_though_upstream_is_not() -> None:
     assert not torch.equal(first.tensors[0], other.tensors[0])
 
 
-def test_collecting_leaves_the_generators_as_they_were() -> None:
+def test_collecting_does_not_change_random_generators() -> None:
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -78,7 +78,7 @@ class Runs:
             )
 
 
-def test_building_a_program_stops_behind_it() -> None:
+def test_collecting_stops_after_the_program_is_built() -> None:
     runs = Runs()
     each = UpstreamTest("op", "test_op_sizes", (), runs.test, {"dtype": torch.float32})
     made = make_cases(each)
@@ -89,7 +89,7 @@ def test_building_a_program_stops_behind_it() -> None:
     assert runs.made == 2
 
 
-def test_parameters_of_a_mark_are_gone_through() -> None:
+def test_parametrize_marks_are_expanded() -> None:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
     @pytest.mark.parametrize("size", [2])
     def test_op(runner: SimpleNamespace, dtype: torch.dtype, size: int) -> None:

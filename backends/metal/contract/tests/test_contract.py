@@ -127,7 +127,7 @@ def test_a_batch_of_one_may_come_with_a_stride_that_bmm_refuses():
 
 
 @pytest.mark.parametrize(("name", "alone"), [("stride", 1), ("padding", 0), ("dilation", 1)])
-def test_one_number_may_stand_for_all_where_it_is_what_is_taken_for_the_rest(name, alone):
+def test_one_number_may_replace_a_list_if_it_is_also_the_default(name, alone):
     """``padding="valid"`` comes as one 0 for two dimensions."""
     assert check(call(PREFIX + "mps_convolution", {name: (alone,), f"{name}_len": 1})) == []
     empty = {name: (alone,), "input": meta(1, 4, 2, 2), "padding": (0,), "padding_len": 1}
@@ -203,7 +203,7 @@ def test_layout(sizes, strides, dense, stored):
         ((3, 4), (8, 1), False),
     ],
 )
-def test_which_copies_read_alike(sizes, strides, alike):
+def test_which_copies_have_the_same_layout(sizes, strides, alike):
     assert can_index_copy(CallTensor("float32", sizes, strides)) is alike
 
 

@@ -77,7 +77,7 @@ def test_comments_and_raw_strings_hold_nothing() -> None:
         ("f(a < b, c > (d));", "f((a < b), (c > d));"),
     ],
 )
-def test_what_depends_on_declarations_is_read_as_values(text: str, plain: str) -> None:
+def test_expressions_that_depend_on_declarations_are_read_as_values(text: str, plain: str) -> None:
     assert body(text) == body(plain)
 
 
@@ -108,7 +108,7 @@ def test_what_depends_on_declarations_is_read_as_values(text: str, plain: str) -
         "f(x",
     ],
 )
-def test_what_is_not_understood_is_quoted(text: str) -> None:
+def test_an_error_quotes_unknown_source(text: str) -> None:
     with pytest.raises(UnknownStatement) as caught:
         body(text)
     assert caught.value.line == 3
@@ -133,7 +133,7 @@ def test_constants_folded_at_run_time_are_refused() -> None:
         Wrapper.parse(wrapper("") + folding)
 
 
-def test_missing_constants_are_told() -> None:
+def test_missing_constants_are_reported() -> None:
     source = wrapper("", constants=[("weight", "2, 3", "3, 1")])
     with pytest.raises(WrapperError, match="description of a constant is incomplete"):
         Wrapper.parse(source.replace("constants_info_[0].shape", "x"))

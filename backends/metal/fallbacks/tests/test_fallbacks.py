@@ -119,7 +119,7 @@ def test_convolution(case, biased, dtype):
     assert_rounded_once(got, reference(torch.clone), reference(torch.abs), terms)
 
 
-def test_convolution_of_channels_last_is_what_later_kernels_were_compiled_for():
+def test_a_channels_last_convolution_returns_the_layout_of_later_kernels():
     source = normal(2, 4, 5, 6).contiguous(memory_format=torch.channels_last)
     weight = normal(3, 4, 1, 1)
     rest = ((1, 1), 2, (0, 0), 2, (1, 1), 2, 0, (0, 0), 2, 1)

@@ -158,7 +158,7 @@ def test_a_number_for_a_kernel_of_the_runtime_is_a_constant_of_the_program() -> 
     assert 0.5 in [value.item() for value in generated.tensors() if value.numel() == 1]
 
 
-def test_tensors_of_others_are_made_as_before() -> None:
+def test_tensors_of_other_code_are_created_as_before() -> None:
     before = torch.tensor
     with pretend_mps(lambda *args: []):
         assert type(torch.tensor(2.0, device="mps:0")) is HostTensor

@@ -60,7 +60,7 @@ def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -
     assert "None" not in digest()
 
 
-def test_program_is_left_as_it_is() -> None:
+def test_the_program_is_not_changed() -> None:
     program = partition(torch.nn.Linear(8, 16), torch.ones(2, 8))
     before = str(program.graph_module.code), dict(program.state_dict)
     generate(program)

@@ -71,7 +71,7 @@ def calls(monkeypatch):
 
 
 @pytest.mark.parametrize("name", LINEARS)
-def test_linear_is_kept_away_from_addmm(name, rules, calls):
+def test_linear_does_not_become_addmm(name, rules, calls):
     rules(ADDMM, lambda rule: False, MISSING)
     assert run(name).status is Status.PASSED
     assert calls == [PREFIX + "mps_mm_out"]
@@ -142,7 +142,7 @@ def test_views_that_begin_later(name, rules, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["topk/second_rows_of_input", "mm/rows_of_weight"])
-def test_views_of_what_was_there_before_may_begin_later(name):
+def test_views_of_inputs_may_have_an_offset(name):
     assert run(name).status is Status.PASSED
 
 
@@ -174,7 +174,7 @@ def test_parts_of_a_cat_are_filled_through_views(rules):
     assert "OutOfBounds" in cell.error
 
 
-def test_mm_asks_nothing_of_its_result():
+def test_mm_has_no_requirement_for_its_result():
     code = generate(partition(torch.nn.Linear(5, 3, bias=False), torch.randn(4, 5)))
     delegate.make_machine(code).run([torch.randn(4, 5)])
     wrong = code.wrapper.replace("{4L, 3L}", "{3L, 4L}").replace("{3L, 1L}", "{4L, 1L}")

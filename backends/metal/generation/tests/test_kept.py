@@ -68,7 +68,7 @@ def test_the_second_time_nothing_is_generated(folder: Path, generated: list[Any]
     assert entry.stat().st_size < 50_000
 
 
-def test_kept_code_is_run_in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_code_is_run_in_this_process(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remembered: list[PreprocessResult] = []
     monkeypatch.setattr(generate, "remember", lambda result: remembered.append(result))
     assert [generate.preprocess(linear(), []) for _ in range(2)] == remembered
@@ -93,7 +93,7 @@ def test_without_speed_everything_is_generated(
         pytest.param(lambda data: b"\0" * len(data), id="zeros"),
     ],
 )
-def test_a_damaged_entry_is_made_again(
+def test_a_damaged_entry_is_recreated(
     damage: Callable[[bytes], bytes], folder: Path, generated: list[Any]
 ) -> None:
     generate.preprocess(linear(), [])
@@ -116,7 +116,7 @@ def test_a_place_that_cannot_be_written_is_no_error(
     assert len(generated) == 3
 
 
-def test_what_is_too_large_is_not_kept(
+def test_a_result_that_is_too_large_is_not_cached(
     folder: Path, generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_LARGEST", 100)
@@ -153,14 +153,14 @@ def _given(program: ExportedProgram) -> None:
 @pytest.mark.parametrize(
     "change", [_renamed, _said, _weighed, _trained, _given], ids=lambda change: change.__name__
 )
-def test_whatever_changes_is_another_program(change: Callable[[ExportedProgram], None]) -> None:
+def test_any_change_makes_another_program(change: Callable[[ExportedProgram], None]) -> None:
     changed = linear()
     change(changed)
     assert identity(linear(), []) == identity(linear(), []) is not None
     assert identity(changed, []) not in (None, identity(linear(), []))
 
 
-def test_kinds_of_tensors_and_specs_tell_programs_apart() -> None:
+def test_types_of_tensors_and_specs_distinguish_programs() -> None:
     wide = torch.ones(4, 8)
     inputs = [torch.ones(8, 4), wide.T, torch.ones(8, 4).double(), wide, torch.ones(1, 8, 4)]
     found = [identity(partition(Apply(torch.exp), each), []) for each in inputs]
@@ -170,7 +170,7 @@ def test_kinds_of_tensors_and_specs_tell_programs_apart() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_numbers_are_spelt_apart() -> None:
+def test_different_numbers_have_different_spellings() -> None:
     def scaled(factor: Any) -> str | None:
         return identity(partition(Apply(lambda a: a * factor), torch.ones(3)), [])
 
@@ -179,7 +179,7 @@ def test_numbers_are_spelt_apart() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_what_has_no_spelling_is_not_kept() -> None:
+def test_values_without_a_spelling_are_not_cached() -> None:
     size = torch.export.Dim("size", min=2, max=9)
     assert (
         identity(partition(Apply(torch.exp), torch.ones(4), dynamic_shapes=({0: size},)), [])
@@ -200,7 +200,7 @@ def test_what_has_no_spelling_is_not_kept() -> None:
     assert identity(branching, []) is None
 
 
-def test_what_somebody_has_put_over_upstream_is_not_kept(
+def test_programs_of_a_patched_upstream_are_not_cached(
     folder: Path, generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generate.preprocess(linear(), [])
@@ -215,7 +215,7 @@ def library(result: PreprocessResult) -> bytes:
     return bytes(code)
 
 
-def test_settings_tell_programs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_distinguish_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import config
 
     plain = cache.make_key(linear(), [])
@@ -277,7 +277,7 @@ def test_other_surroundings_have_other_entries(
     assert len({tuple(each) for each in found[1:]}) == len(found) - 1
 
 
-def test_entries_of_surroundings_that_are_gone_are_removed(
+def test_entries_of_earlier_environments_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "cache_folder", lambda name: tmp_path / name)

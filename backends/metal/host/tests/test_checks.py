@@ -40,7 +40,7 @@ def pointwise(load="x0", store="x0", size=100, grid=100):
     return out
 
 
-def test_the_honest_kernel_passes():
+def test_the_correct_kernel_passes():
     assert pointwise().tolist() == list(range(1, 101))
 
 
@@ -79,7 +79,7 @@ def test_two_threads_write_one_element(store):
         pointwise(store=store)
 
 
-def test_reading_what_another_threadgroup_writes():
+def test_reading_memory_that_another_threadgroup_writes():
     source = """kernel void generated_kernel(device float* data,
         uint i [[thread_position_in_grid]]) {
       data[i] = data[(i + OFFSET) % 64] + 1;
@@ -170,7 +170,7 @@ def reduction(old="", new=""):
     return out, data
 
 
-def test_the_honest_reduction_passes():
+def test_the_correct_reduction_passes():
     out, data = reduction()
     np.testing.assert_allclose(out, data.mean(1) - data.sum(1), rtol=1e-4)
 

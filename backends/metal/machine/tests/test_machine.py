@@ -127,7 +127,7 @@ def test_value_of_a_tensor_decides() -> None:
         assert got.item() == chosen
 
 
-def test_constants_keep_what_is_written_to_them() -> None:
+def test_constants_keep_values_written_to_them() -> None:
     body = copy("weight", "arg0") + empty("buf0", "2L, 3L", "3L, 1L") + copy("buf0", "weight")
     run = machine(body + output("buf0"), constants=[("weight", "2, 3", "3, 1")], values=[SIX])
     before = SIX.clone()
@@ -208,7 +208,7 @@ def test_asserted_shapes_are_shown_to_the_contract() -> None:
         ([SIX.to(torch.complex64)], [], "input 0 has the unsupported dtype torch.complex64"),
     ],
 )
-def test_what_does_not_fit_the_program(
+def test_inputs_that_do_not_fit_the_program_are_refused(
     inputs: list[torch.Tensor], constants: list[torch.Tensor], text: str
 ) -> None:
     with pytest.raises(WrapperError, match=text):

@@ -73,7 +73,7 @@ def test_generated_program_takes_any_length() -> None:
         torch.testing.assert_close(run.run([given])[0], module(given))
 
 
-def test_inputs_are_compared_with_those_traced_only_when_asked() -> None:
+def test_inputs_are_compared_with_traced_inputs_only_on_request() -> None:
     options: dict[str, Any] = {"dynamic_shapes": ({0: torch.export.Dim("rows", min=1, max=64)},)}
     module, one = torch.nn.Softmax(-1), torch.randn(1, 8)
     (got,) = generated(module, torch.randn(3, 8), **options).run([one])

@@ -105,7 +105,7 @@ def test_only_the_most_likely_token_is_left(
     assert numpy.array_equal(tokens, logits.argmax(1))
 
 
-def test_tokens_are_as_frequent_as_they_are_likely(sampler: MlxExecutor) -> None:
+def test_tokens_are_sampled_with_their_probabilities(sampler: MlxExecutor) -> None:
     logits = numpy.log([0.5, 0.3, 0.15, 0.05, *[1e-6] * 16])
     tokens = sampled(sampler, logits, 1.0, 3, 1.0)
     counts = numpy.bincount(tokens, minlength=20)

@@ -132,7 +132,7 @@ def test_the_instruction_and_its_field_are_named(
 
 
 @pytest.mark.parametrize(("kind", "field", "value", "message"), CHOICES)
-def test_a_choice_that_is_none_is_refused(kind: str, field: str, value: Any, message: str) -> None:
+def test_an_unknown_choice_is_refused(kind: str, field: str, value: Any, message: str) -> None:
     where = rf"^MLX payload: instruction_chains\[0\].instructions\[0\].op \({kind}\).{field}: "
     with pytest.raises(PayloadError, match=where + ".*" + message):
         reader.load(encode(graph(sample(kind, **{field: value}))))

@@ -199,12 +199,12 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_what_the_runtime_accepts_loads(name: str) -> None:
+def test_programs_that_the_runtime_accepts_load(name: str) -> None:
     reader.load(encode(GOOD[name]()))
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_the_runtime_refuses_is_refused_with_one_line(name: str) -> None:
+def test_programs_that_the_runtime_refuses_raise_a_one_line_error(name: str) -> None:
     make, message = BAD[name]
     with pytest.raises(PayloadError, match=message) as caught:
         reader.load(encode(make()))

@@ -104,7 +104,7 @@ def test_a_pool_may_begin_empty_and_never_begins_beyond_its_limit() -> None:
     assert KvPool(512, 3, 1, DIM, mx.float32).cells == 3
 
 
-def test_what_was_read_keeps_its_values() -> None:
+def test_values_already_read_do_not_change() -> None:
     cache = make(FLAT)
     k = drawn(1, 1, 2)
     before = cache.update_and_fetch(0, 0, k, k)
@@ -124,7 +124,7 @@ def test_a_pool_refuses_cells_it_does_not_have(run: PoolRange) -> None:
 # What is attended
 
 
-def test_a_rewound_ring_has_lost_what_the_next_token_attends() -> None:
+def test_a_rewound_ring_buffer_lacks_positions_that_the_next_token_attends() -> None:
     """Upstream admits it; the emulation must show what the device would."""
     cache = make(ring(4), max_write=1)
     fed = [step(cache, position, 1, seed=10 * position) for position in range(10)]
@@ -163,7 +163,7 @@ def test_the_window_is_a_band_that_ends_at_each_query() -> None:
     assert mx.array_equal(window_mask(2, 3, 3), mx.array([[causal]]).astype(mx.bool_))
 
 
-def test_a_mask_is_made_only_where_a_window_cuts() -> None:
+def test_a_mask_is_created_only_where_a_window_is_shorter() -> None:
     cache = make(FLAT, ring(4), ring(16))
     for layer, kinds in ((0, "causal none"), (1, "causal none"), (2, "causal none")):
         k = drawn(0, 1, 4)
@@ -177,7 +177,7 @@ def test_a_mask_is_made_only_where_a_window_cuts() -> None:
     assert cache.update_and_fetch(2, 5, k, k).mask == "causal"
 
 
-def test_a_wrapped_step_comes_back_in_order() -> None:
+def test_a_wrapped_step_is_returned_in_order() -> None:
     cache = make(ring(4), max_write=2)
     k = drawn(0, 2, 7)
     for position in range(5):
@@ -261,7 +261,7 @@ def test_cells_are_stored_in_their_dtype_and_attended_in_that_of_q() -> None:
     assert cache.update_and_fetch(0, 5, k, v).keys.dtype == mx.float16
 
 
-def test_the_first_step_decides_what_is_left_open() -> None:
+def test_the_first_step_fixes_open_sizes() -> None:
     cache = make(FLAT)
     k = drawn(0, 3, 2, dim=8, dtype=mx.bfloat16)
     spec = cache.update_and_fetch(0, 0, k, k.astype(mx.float32))
@@ -273,7 +273,7 @@ def test_the_first_step_decides_what_is_left_open() -> None:
 @pytest.mark.parametrize(
     ("given_dtype", "expected"), [(None, mx.float16), (mx.float32, mx.float32)]
 )
-def test_the_result_has_the_dtype_that_is_asked_for(given_dtype: Any, expected: Any) -> None:
+def test_the_result_has_the_requested_dtype(given_dtype: Any, expected: Any) -> None:
     q, k = drawn(0, 2, 3, dtype=mx.float16), drawn(1, 1, 3, dtype=mx.float16)
     out = attend(q, k, k, at(0, 3), 0, SCALE, given_dtype, make(FLAT, kv_dtype=mx.float32))
     assert out.dtype == expected
@@ -310,7 +310,9 @@ K1 = drawn(1, 1, 2)
         ({"q": drawn(1, 2, 2, dim=8)}, "update_and_attend: "),
     ],
 )
-def test_what_the_runtime_refuses_is_refused(changed: dict[str, Any], message: str) -> None:
+def test_cache_operations_that_the_runtime_refuses_are_refused(
+    changed: dict[str, Any], message: str
+) -> None:
     arguments: dict[str, Any] = {
         "q": drawn(0, 2, 2),
         "k": K1,

@@ -33,7 +33,7 @@ def test_a_flat_layer_appends_and_reads_all() -> None:
     assert planner.plan(0, 6, 2) == StepPlan((PoolRange(6, 2),), (PoolRange(0, 8),), 0)
 
 
-def test_a_ring_splits_what_wraps_and_reads_the_union_of_the_windows() -> None:
+def test_a_ring_buffer_splits_writes_that_wrap_and_reads_the_union_of_the_windows() -> None:
     planner = Planner(CacheConfig(1, layers=(ring(3),), max_write=4))  # 6 cells
     assert planner.plan(0, 0, 4) == StepPlan((PoolRange(0, 4),), (PoolRange(0, 4),), 0)
     assert planner.plan(0, 4, 3) == StepPlan(
@@ -62,7 +62,7 @@ def test_overwriting_does_not_shorten_the_sequence() -> None:
     assert planner.length == 6
 
 
-def test_rewinding_goes_no_further_than_a_ring_keeps() -> None:
+def test_rewinding_is_limited_to_positions_in_the_ring_buffer() -> None:
     flat, both = Planner(CacheConfig(1)), Planner(CacheConfig(2, layers=(FLAT, ring(4))))
     for planner in (flat, both):
         planner.commit(planner.plan(0, 0, 10))
@@ -118,7 +118,7 @@ PUBLISHED = {
 }
 
 
-def test_the_layout_comes_from_the_methods_of_the_program() -> None:
+def test_the_layout_is_read_from_the_methods_of_the_program() -> None:
     layers = (LayerConfig(LayerPolicy(0), 2, 8), LayerConfig(LayerPolicy(6), 1, 16))
     expected = CacheConfig(2, 99, layers, max_write=5)
     assert CacheConfig.from_program(program(**PUBLISHED)) == expected

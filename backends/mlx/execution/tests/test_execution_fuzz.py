@@ -152,7 +152,7 @@ def test_hostile_nodes_give_results_or_are_refused(worker: Worker) -> None:
         ("error", "raised", "KeyError: 'planted'"),
     ],
 )
-def test_a_defect_is_noticed_and_the_worker_goes_on(
+def test_a_defect_is_noticed_and_the_worker_continues(
     worker: Worker, fault: str, kind: str, said: str
 ) -> None:
     negate = encode(

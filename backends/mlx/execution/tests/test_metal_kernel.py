@@ -153,7 +153,7 @@ def copying(source: str = "out[i] = a[i];", **fields: Any) -> Any:
     return node(_INDEX + source, {"a": mlx.Tid(0)}, mlx.Tid(1), (4,), **fields)
 
 
-def test_bfloat16_travels_as_it_is() -> None:
+def test_bfloat16_is_passed_unchanged() -> None:
     given = mx.array([1.0, -2.5, 3.14159, 0.0]).astype(mx.bfloat16)
     source = "out[i] = bfloat16_t(float(a[i]) * 3);"
     (result,) = run(copying(source, output_dtypes=[_BF16]), given)
@@ -161,7 +161,7 @@ def test_bfloat16_travels_as_it_is() -> None:
     assert mx.array_equal(result, given * 3)
 
 
-def test_what_nothing_writes_is_seen() -> None:
+def test_output_that_no_thread_writes_is_detected() -> None:
     (result,) = run(copying("if (i < 2) out[i] = a[i];"), mx.ones(4))
     assert numpy.isnan(numpy.array(result)[2:]).all()
 
@@ -194,7 +194,7 @@ def test_a_threadgroup_too_large_is_refused() -> None:
         ("out[i] = a[i] + grid_origin.x;", "this position"),
     ],
 )
-def test_what_the_host_has_not_is_unsupported_by_name(source: str, what: str) -> None:
+def test_functions_that_the_host_lacks_are_unsupported_by_name(source: str, what: str) -> None:
     with pytest.raises(UnsupportedProgram, match=f"MetalKernelNode test .*{what}"):
         run(copying(source), mx.ones(4))
 

@@ -104,7 +104,7 @@ def converted(given: Any, field: schema.SchemaField | None = None) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_real_programs_decode_to_what_was_serialized(name: str) -> None:
+def test_real_programs_decode_to_their_serialized_values(name: str) -> None:
     delegate, given = real(name)
     found = reader.load(delegate.data)
     assert found.version == given.version
@@ -220,7 +220,7 @@ def test_constants_that_do_not_fit_are_refused(named: dict[str, bytes], message:
         reader.load_constants(loaded, named)
 
 
-def test_constants_may_have_more_bytes_and_none() -> None:
+def test_constants_may_have_extra_bytes_or_none() -> None:
     loaded = reader.load(encode(with_constant()))
     (constant,) = reader.load_constants(loaded, {"w": bytes(range(32))})
     assert bytes(constant.data) == bytes(range(24))
@@ -234,7 +234,7 @@ def test_the_last_name_of_a_constant_counts() -> None:
     assert reader.load(encode(given)).names == {0: "later"}
 
 
-def test_messages_are_short_whatever_the_payload_says() -> None:
+def test_messages_are_short_for_any_payload() -> None:
     for bad in (
         graph(version="x" * 100_000),
         graph(sample("PadNode", mode="m" * 100_000)),
@@ -253,7 +253,7 @@ def test_the_wheel_and_the_rules_name_the_same_fields() -> None:
             assert set(rule.fields) <= fields
 
 
-def test_a_schema_without_a_field_that_a_rule_needs_says_so(
+def test_a_schema_without_a_needed_field_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = schema.load()

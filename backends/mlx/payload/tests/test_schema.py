@@ -67,7 +67,7 @@ def test_a_schema_that_would_be_misread_is_refused(
     assert str(caught.value).startswith("executorch's schema.fbs is not supported: ")
 
 
-def test_a_schema_that_is_missing_is_told(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_schema_is_reported(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (wheel / "schema.fbs").unlink()
     monkeypatch.setattr(schema, "wheel_folder", lambda: wheel.parent)
     with pytest.raises(GenerationError, match=r"schema.fbs cannot be read"):

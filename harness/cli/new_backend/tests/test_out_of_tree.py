@@ -56,7 +56,7 @@ def _forget() -> None:
     registry._meant.cache_clear()
 
 
-def test_a_plain_run_and_a_night_include_it(install: Install) -> None:
+def test_plain_and_nightly_runs_include_it(install: Install) -> None:
     before = registry.default_targets(), registry.nightly_targets()
     install()
     assert [str(each) for each in registry.default_targets()[len(before[0]) :]] == ["mine:fp32"]
@@ -65,7 +65,7 @@ def test_a_plain_run_and_a_night_include_it(install: Install) -> None:
     assert registry.is_nightly(CASE, Target("mine", "int8"), None)
 
 
-def test_what_is_meant_for_a_recipe_is_meant_for_those_like_it(install: Install) -> None:
+def test_a_limitation_of_a_recipe_applies_to_its_variants(install: Install) -> None:
     install()
     mine, float32 = Target("mine", "int8"), Target("mine", "fp32")
     quantized = replace(CASE, targets="xnnpack:int8|tosa:int", plain_targets="xnnpack:int8")
@@ -80,7 +80,7 @@ def test_what_is_meant_for_a_recipe_is_meant_for_those_like_it(install: Install)
     assert not registry.select_targets(exported, [mine])
 
 
-def test_its_gaps_are_known_in_suites_that_know_nothing_of_it(install: Install) -> None:
+def test_its_limitations_apply_to_suites_of_this_repository(install: Install) -> None:
     folder = install()
     suite = folder / "anyones.py"
     suite.write_text("from harness import Case\nCASES = []\n")
@@ -97,7 +97,7 @@ def test_its_gaps_are_known_in_suites_that_know_nothing_of_it(install: Install) 
     assert "`gelu/tanh*` | `mine:*`" in table
 
 
-def test_gaps_speak_of_their_own_backend_alone(install: Install) -> None:
+def test_limitations_of_a_backend_apply_to_it_only(install: Install) -> None:
     install(
         edit=("limitations = GAPS", "limitations = [*GAPS, GAPS[0].__class__('*', '*', 'all')]")
     )
@@ -125,7 +125,7 @@ def test_two_backends_of_one_name_are_an_error(install: Install) -> None:
         registry.names()
 
 
-def test_a_backend_that_calls_itself_otherwise_is_missing_with_the_reason(install: Install) -> None:
+def test_a_backend_with_another_name_is_missing_with_the_reason(install: Install) -> None:
     install("yours")
     answer = registry.backend("yours").availability()
     assert not answer.available

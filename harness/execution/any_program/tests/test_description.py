@@ -34,7 +34,7 @@ def test_a_program_without_delegates() -> None:
     ).plan.non_const_buffer_sizes[1:]
 
 
-def test_delegates_with_payloads_and_who_executes_them() -> None:
+def test_delegates_are_listed_with_payloads_and_runtimes() -> None:
     program, _ = mixed()
     (method,) = describe_program(program).methods
     for facts, payload in zip(method.delegates, load_method(program).delegates, strict=True):
@@ -74,7 +74,7 @@ def test_methods_names_and_constants() -> None:
     assert found["nested"].inputs[2].name == "mask['m']"
 
 
-def test_data_that_is_elsewhere_is_said() -> None:
+def test_external_data_is_reported() -> None:
     exported = torch.export.export(torch.nn.Linear(8, 4), (torch.randn(3, 8),))
     config = ExecutorchBackendConfig(external_constants=True)
     found = describe_program(bytes(to_edge(exported).to_executorch(config).buffer))

@@ -58,7 +58,7 @@ def test_nested_or_flat_inputs_come_in_the_order_of_the_program(args: Any, kwarg
         ((X, True, M, M), {}, "4 inputs are given in order, the program takes 2"),
     ],
 )
-def test_what_does_not_fit_is_said(args: Any, kwargs: Any, problem: str) -> None:
+def test_inputs_that_do_not_fit_are_reported(args: Any, kwargs: Any, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as caught:
         bind_inputs.flatten_inputs(load_method(nested()), args, kwargs)
     assert "\n" not in str(caught.value)

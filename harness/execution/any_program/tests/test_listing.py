@@ -33,7 +33,7 @@ def payload(target: str) -> DelegatePayload:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_show_prints_what_inspect_reads_in_the_bytes(target: str) -> None:
+def test_show_prints_the_program_that_inspect_reads_from_bytes(target: str) -> None:
     shown = [line.strip() for line in inspect(CASE, Target.parse(target))]
     lines = [line.strip() for line in describe_payload(payload(target))]
     assert len(lines) > 3
@@ -44,14 +44,14 @@ def test_show_prints_what_inspect_reads_in_the_bytes(target: str) -> None:
     assert len(missing) <= allowed
 
 
-def test_the_fused_limit_of_a_node_is_told() -> None:
+def test_the_fused_clamp_of_a_node_is_listed() -> None:
     (node,) = [
         line for line in describe_payload(payload("xnnpack:fp32")) if "FullyConnected" in line
     ]
     assert node.endswith("output_min=0.0")
 
 
-def test_a_weight_that_the_program_lacks_is_said() -> None:
+def test_a_missing_weight_is_reported() -> None:
     lines = list(describe_payload(replace(payload("xnnpack:fp32"), named_data={})))
     assert sum("not in the program" in line for line in lines) == 2
 
@@ -74,6 +74,6 @@ def test_a_damaged_payload_costs_a_line(target: str) -> None:
     assert refused >= 8
 
 
-def test_a_delegate_that_nobody_reads_is_said() -> None:
+def test_a_delegate_that_no_backend_reads_is_reported() -> None:
     (line,) = describe_payload(DelegatePayload("NoBackend", b"", {}, {}))
     assert line == "nothing here reads payloads of NoBackend"

@@ -75,7 +75,7 @@ def renamed(program: bytes, delegate: str) -> bytes:
     return program.replace(known.encode(), delegate.encode())
 
 
-def test_an_unknown_delegate_is_named_with_what_there_is() -> None:
+def test_an_unknown_delegate_is_named_with_the_known_ones() -> None:
     program = renamed(emitted("mlx:fp32"), "NoBackends")
     with pytest.raises(ProgramError, match=r"knows delegate 'NoBackends'") as caught:
         harness.execute(program, [(torch.randn(3, 8),)])
@@ -84,7 +84,7 @@ def test_an_unknown_delegate_is_named_with_what_there_is() -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_delegate_that_the_runtime_cannot_use_is_none_that_runs() -> None:
+def test_a_delegate_that_the_runtime_cannot_use_is_not_executable() -> None:
     found = find_delegate_runtime("OpenvinoBackend")
     assert found.runtime == "none"
     assert found.reason
@@ -96,7 +96,7 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_runs() -> None:
         harness.execute(emitted("xnnpack:fp32"), [(torch.randn(3, 9),)])
 
 
-def test_what_the_runtime_logged_is_in_the_message() -> None:
+def test_the_runtimes_log_is_in_the_message() -> None:
     """Its exceptions have numbers alone."""
     with pytest.raises(ProgramError, match=r"0x12; .*Expected 1, but got 2") as caught:
         foreign_programs.execute("", emitted("portable:fp32"), [(torch.randn(3, 8),) * 2])

@@ -46,7 +46,7 @@ _NIGHTLY = pytest.param("random", marks=pytest.mark.nightly)
 
 
 @pytest.mark.parametrize("defect", [*sorted(DEFECTS.keys() - {"random"}), _NIGHTLY])
-def test_a_planted_defect_is_found_and_made_small(defect: str) -> None:
+def test_a_planted_defect_is_found_and_reduced(defect: str) -> None:
     found, tried = find_wrong_program(DEFECTS[defect], examples=300, may_draw=defect == "random")
     assert found is not None
     assert found.tried <= tried <= 300

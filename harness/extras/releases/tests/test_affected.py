@@ -42,7 +42,7 @@ def test_other_backends_are_upstreams() -> None:
     assert all((there / name).is_dir() for name in ("mlx", "apple/metal", "xnnpack", "arm", "aoti"))
 
 
-def test_the_command_prints_what_targets_takes() -> None:
+def test_the_command_prints_a_value_for_the_option_targets() -> None:
     ran = CliRunner().invoke(main, ["releases", "affected"], input="backends/mlx/ops.py\n")
     assert (ran.exit_code, ran.output) == (0, "mlx\n")
     none = CliRunner().invoke(main, ["releases", "affected"], input="README.md\n")

@@ -42,7 +42,7 @@ def test_wheels_in_a_folder_are_in_the_order_of_their_versions(tmp_path: Path) -
         ("2.0", "no wheel of executorch 2.0"),
     ],
 )
-def test_what_is_no_release(tmp_path: Path, text: str, said: str) -> None:
+def test_names_that_are_no_release(tmp_path: Path, text: str, said: str) -> None:
     wheel(tmp_path, "1.9.0")
     with pytest.raises(ReleaseError, match=said):
         parse_release(text, tmp_path)
@@ -67,7 +67,7 @@ def test_the_older_one_comes_first(tmp_path: Path) -> None:
         list_between(parse_release("1.10.0", tmp_path), parse_release("1.9.0", tmp_path), tmp_path)
 
 
-def test_what_the_index_lists() -> None:
+def test_releases_of_the_index() -> None:
     lines = ["executorch (1.5.1)", "Available versions: 1.5.1, 1.5.0, 1.4.1", "  INSTALLED: 1.5.1"]
     assert _parse_versions(lines) == ["1.5.1", "1.5.0", "1.4.1"]
     assert _parse_versions([]) == []
@@ -106,7 +106,7 @@ def test_words_of_ranges() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.6.0", "1.5.1.dev20261101", "1.5.1a0+1234abc"])
-def test_a_release_that_nobody_read(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_an_unverified_release(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(
         "harness.vendors.versions.installed_version", lambda package="executorch": version
     )

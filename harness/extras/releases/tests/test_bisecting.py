@@ -53,7 +53,7 @@ def test_the_release_that_changed_a_cell_is_named(tmp_path: Path, ran: list[str]
     assert [one.release for one in found.tried] == sorted(set(ran) - {"1.4.0"})
 
 
-def test_a_release_that_cannot_be_tried_is_said_to_leave_it_open(
+def test_a_release_that_cannot_be_tested_leaves_the_result_open(
     tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_release = bisect.run_release
@@ -67,7 +67,7 @@ def test_a_release_that_cannot_be_tried_is_said_to_leave_it_open(
     assert found.between == ("1.4.0", "1.5.0")
 
 
-def test_releases_that_are_alike_are_said_to_be(tmp_path: Path, ran: list[str]) -> None:
+def test_equal_releases_are_reported_as_equal(tmp_path: Path, ran: list[str]) -> None:
     with pytest.raises(ReleaseError, match=r"is the same in 1\.0\.0 and 1\.3\.0: passed"):
         bisect.bisect(CELL, [Release("1.0.0"), Release("1.3.0")], tmp_path, on_progress=quiet)
 

@@ -76,11 +76,11 @@ def test_another_wheel_of_one_version_is_another_environment(tmp_path: Path) -> 
     assert environment.ensure_interpreter(parse_release(str(other)), lambda said: None) != first
 
 
-def test_what_is_installed_needs_none() -> None:
+def test_the_installed_release_needs_no_environment() -> None:
     assert environment.ensure_interpreter(Release(HERE)) == Path(sys.executable)
 
 
-def test_what_cannot_be_installed_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_installation_is_reported_and_removed(tmp_path: Path) -> None:
     broken = tmp_path / "executorch-9.0.1-py3-none-any.whl"
     broken.write_bytes(b"no archive")
     with pytest.raises(ReleaseError, match="cannot install"):

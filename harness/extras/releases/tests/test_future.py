@@ -66,7 +66,7 @@ print(json.dumps([dict(vendors.find_missing_names()), dict(map(cell, targets))])
 
 
 @pytest.mark.nightly
-def test_names_that_are_gone_cost_what_needs_them_and_nothing_else() -> None:
+def test_missing_names_disable_only_parts_that_need_them() -> None:
     gone, cells = json.loads(_in_a_process(GONE).splitlines()[-1])
     assert sorted(gone) == [
         "executorch.exir.program._program._transform2",
@@ -120,7 +120,7 @@ print(json.dumps([cell(Sin()), cell(Cos())]))
 '''
 
 
-def test_a_node_that_nobody_knows_costs_the_programs_that_have_it(tmp_path: Path) -> None:
+def test_an_unknown_node_makes_only_programs_with_it_fail(tmp_path: Path) -> None:
     known, unknown = json.loads(_in_a_process(NEWER, str(tmp_path / "mlx")).splitlines()[-1])
     assert known == ["passed", None, None]
     status, stage, error = unknown
@@ -135,7 +135,7 @@ def _in_a_process(code: str, *arguments: str, anew: bool = False) -> str:
 
 
 @pytest.mark.nightly
-def test_what_stands_in_for_a_renamed_function_is_left_out_and_the_rest_is_not() -> None:
+def test_only_the_replacement_of_a_renamed_function_is_skipped() -> None:
     names, gone, other = _in_a_process(RENAMED, anew=True).splitlines()[-3:]
     assert names == "['passes.fake_results', 'passes.verification']"
     assert "ExportedProgramPassManager.check is not the one that was read" in gone  # its base's
@@ -156,7 +156,7 @@ def test_a_kernel_that_a_later_runtime_may_have_is_not_called_missing(
     assert "9.9.0" not in CHECKED_RELEASES
 
 
-def test_backends_say_that_nobody_read_the_release(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backends_report_an_unverified_release(monkeypatch: pytest.MonkeyPatch) -> None:
     from backends.metal.backend import Metal
     from backends.mlx.backend import Mlx
 

@@ -57,7 +57,7 @@ def test_a_release_twice(tmp_path: Path) -> None:
         run_on_releases([Release("1.0"), Release("1.0")], tmp_path, [], quiet)
 
 
-def test_a_folder_that_holds_none(tmp_path: Path) -> None:
+def test_a_folder_without_runs(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match=r"has no releases\.json"):
         read_index(tmp_path)
     (tmp_path / "releases.json").write_text("[]")

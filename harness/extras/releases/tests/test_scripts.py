@@ -19,7 +19,7 @@ def _script(folder: Path, name: str, code: str) -> Path:
     return path
 
 
-def test_each_script_says_how_it_ended(tmp_path: Path) -> None:
+def test_each_script_reports_its_result(tmp_path: Path) -> None:
     paths = [
         _script(tmp_path, "gone", "print('nothing')"),
         _script(tmp_path, "shows", "import sys; print('seen', file=sys.stderr); sys.exit(1)"),
@@ -43,7 +43,7 @@ def test_a_script_that_does_not_end_is_killed(
     assert ended.status_text == "SIGKILL"
 
 
-def test_it_imports_what_the_release_has_and_nothing_of_here(
+def test_a_script_imports_the_release_and_nothing_of_this_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _script(tmp_path, "executorch", "")
@@ -53,7 +53,7 @@ def test_it_imports_what_the_release_has_and_nothing_of_here(
     assert "site-packages" in ended.output
 
 
-def test_a_script_that_is_not_there_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_a_missing_script_is_reported_before_any_script_runs(tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="there is no"):
         list(scripts.run_scripts([parse_release(HERE)], [tmp_path / "none.py"], lambda said: None))
 

@@ -164,7 +164,7 @@ def nested() -> list[Any]:
         ("x.wav", lambda path: path.write_bytes(b"RIFF"), "no .wav, or cut short"),
     ],
 )  # fmt: skip
-def test_what_holds_no_inputs_is_said_in_one_line(
+def test_a_file_without_inputs_is_a_one_line_error(
     tmp_path: Path, name: str, write: Callable[[Path], Any] | None, problem: str
 ) -> None:
     if write is not None:

@@ -37,7 +37,7 @@ def test_arrays_by_name(tmp_path: Path) -> None:
     assert encode(path, CALLS[:1]).startswith(b"PK")
 
 
-def test_safetensors_take_what_numpy_lacks_and_outputs_that_share_memory() -> None:
+def test_safetensors_support_dtypes_numpy_lacks_and_shared_memory() -> None:
     half = X.bfloat16()
     found = load(encode(Path("y.safetensors"), [[half, half, half[0]]]))
     assert sorted(found) == ["output0", "output1", "output2"]
@@ -53,12 +53,12 @@ def test_safetensors_take_what_numpy_lacks_and_outputs_that_share_memory() -> No
         ("y.safetensors", ["text"], "output 0 is 'text'"),
     ],
 )
-def test_what_a_format_does_not_have_is_said(name: str, outputs: list[Any], problem: str) -> None:
+def test_an_unsupported_value_is_a_clear_error(name: str, outputs: list[Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         encode(Path(name), [outputs])
 
 
-def test_the_format_can_be_asked_for_before_there_are_outputs() -> None:
+def test_the_format_can_be_checked_before_there_are_outputs() -> None:
     check_suffix(Path("Y.PT"))
     with pytest.raises(InputError):
         check_suffix(Path("y"))

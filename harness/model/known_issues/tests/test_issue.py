@@ -92,7 +92,7 @@ def test_a_cell_that_lacks_one_sign_does_not(signs: dict[str, Any], cell: dict[s
     assert find_known_issues(failed(**cell), [KnownIssue(**{**ISSUE, **signs})]) == []
 
 
-def test_a_hint_names_cause_link_and_workaround_and_changes_nothing_else() -> None:
+def test_a_hint_names_cause_link_and_workaround_and_changes_no_status() -> None:
     cell = failed()
     cell.known_issues = find_known_issues(cell, [KnownIssue(**ISSUE)])
     assert str(cell.known_issues[0]) == (
@@ -132,7 +132,7 @@ def test_an_operator_has_one_name_in_all_its_forms(name: str, base: str) -> None
     assert base_name(name) == base
 
 
-def test_operators_are_found_in_what_a_record_says_of_a_node() -> None:
+def test_operators_are_found_in_the_record_of_a_node() -> None:
     assert find_operator_names("tosa.ABS.default of aten.abs.default") == ["ABS", "abs"]
     assert find_operator_names("aten.view.default + aten.mul.Tensor") == ["view", "mul"]
     assert find_operator_names("input 0, read by aten.tanh.default") == ["tanh"]

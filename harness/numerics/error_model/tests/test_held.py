@@ -34,7 +34,7 @@ ROUNDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_what_is_held_is_not_taken_over_a_jump(name: str) -> None:
+def test_a_held_value_is_not_moved_over_a_jump(name: str) -> None:
     assert largest_bound(EXACT[name], 1 + torch.rand(8)) < 1e-4
 
 
@@ -48,7 +48,7 @@ def test_a_formula_that_targets_have_another_for_errs_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("name", ROUNDED)
-def test_what_targets_round_apart_still_is(name: str) -> None:
+def test_values_that_targets_round_separately_are_still_rounded(name: str) -> None:
     assert largest_bound(ROUNDED[name], 1 + torch.rand(8)) > 0.5
 
 

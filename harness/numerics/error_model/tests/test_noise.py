@@ -39,7 +39,7 @@ def test_signs_are_balanced_and_never_cancel() -> None:
             assert not (one * other).sum(0).any(), "two rows of a matrix agree in four of eight"
 
 
-def test_signs_of_small_tensors_are_those_of_large_ones() -> None:
+def test_small_and_large_tensors_get_the_same_signs() -> None:
     """In a cycle no two errors cancel; across two cycles they do in one element of 70."""
     drawn = [noise.Noise(0, sample) for sample in range(noise.BLOCK)]
     shape = torch.Size([64, 64])
@@ -63,7 +63,7 @@ def test_sizes_are_about_the_whole() -> None:
 
 
 @pytest.mark.parametrize("between", [0, 6, 13, 20, 41])
-def test_two_roundings_do_not_cancel_whatever_is_between_them(between: int) -> None:
+def test_two_roundings_never_cancel(between: int) -> None:
     """A quotient and a product, far apart: every element's bound exceeds one rounding."""
     x = torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) + 0.5
     y = torch.rand(64, 64, generator=torch.Generator().manual_seed(1)) + 0.5
@@ -117,7 +117,7 @@ def test_noise_is_relative_to_the_tensor_without_a_size() -> None:
     assert 2.9e-4 <= float(share.min()) <= float(share.max()) <= 1.15e-3
 
 
-def test_what_is_not_finite_has_no_neighbourhood() -> None:
+def test_values_that_are_not_finite_have_no_neighbourhood() -> None:
     tensor = torch.ones(COUNT, dtype=torch.float64)
     tensor[7], tensor[-1] = torch.inf, torch.nan
     copy = noise.Noise(0, 0).perturb_copy(tensor, 1e-3)

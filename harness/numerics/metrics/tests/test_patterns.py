@@ -61,7 +61,7 @@ ALL = slice(None)
         (_at((ALL, 1), lambda x: x / 0), "infinite only at index 1 of dim 1"),
     ],
 )
-def test_what_an_error_looks_like(change: Change, words: str) -> None:
+def test_errors_are_described_by_their_pattern(change: Change, words: str) -> None:
     assert words in _describe(change)
 
 
@@ -74,11 +74,11 @@ def test_what_an_error_looks_like(change: Change, words: str) -> None:
         lambda x: x + x.abs() * 3e-6 * torch.randn_like(x).sign(),
     ],
 )
-def test_an_error_without_a_shape_says_nothing(change: Change) -> None:
+def test_an_error_without_a_pattern_is_not_described(change: Change) -> None:
     assert _describe(change) == ""
 
 
-def test_what_hardly_leaves_its_bound_is_no_factor() -> None:
+def test_an_error_just_beyond_its_bound_is_no_factor() -> None:
     oracle = torch.linspace(1, 2, 50, dtype=torch.float64)
     bound = oracle * 1e-6
     off = torch.linspace(-0.3, 1.02, 50, dtype=torch.float64)
@@ -103,7 +103,7 @@ def test_few_elements_and_very_many_are_left_alone() -> None:
     assert describe_pattern(many.float(), many, many, many.float()) == ""
 
 
-def test_the_problem_says_where_and_what_it_looks_like() -> None:
+def test_the_problem_names_the_place_and_the_pattern() -> None:
     oracle = torch.tensor([[1.0, 2.0], [4.0, 8.0]], dtype=torch.float64)
     row = compare_output((oracle * 1.0001).float(), oracle, oracle * 1e-6, oracle.float())
     assert row.pattern == "scaled by 1.0001"
@@ -120,9 +120,9 @@ def test_the_problem_says_where_and_what_it_looks_like() -> None:
         (2.0, 2.0, ("2", "2")),
     ],
 )
-def test_digits_that_tell_apart(one: float, other: float, shown: tuple[str, str]) -> None:
+def test_digits_that_distinguish_numbers(one: float, other: float, shown: tuple[str, str]) -> None:
     assert format_apart(one, other) == shown
 
 
-def test_the_closest_two_numbers_are_told_apart() -> None:
+def test_adjacent_numbers_are_printed_differently() -> None:
     assert len(set(format_apart(1.0, 1.0 + 2**-52))) == 2

@@ -193,7 +193,7 @@ def test_a_quantized_output_is_measured_by_its_step() -> None:
 @pytest.mark.parametrize(
     "problem", [torch.zeros(3, 2), torch.zeros(2, 3, dtype=torch.float64), 1.5, None]
 )
-def test_what_is_of_another_kind_is_critical(problem: object) -> None:
+def test_an_output_of_another_type_is_critical(problem: object) -> None:
     oracle, limits = torch.zeros(2, 3, dtype=torch.float64), torch.ones(2, 3, dtype=torch.float64)
     row = compare_output(problem, oracle, limits, torch.zeros(2, 3))
     assert row.severity is CRITICAL

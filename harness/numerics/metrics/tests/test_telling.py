@@ -43,7 +43,7 @@ def test_few_conclusive_elements_are_no_evidence(
     assert is_conclusive(share, elements) is expected
 
 
-def test_a_network_of_which_three_logits_in_a_thousand_are_conclusive_passes_vacuously() -> None:
+def test_a_network_with_three_conclusive_logits_in_a_thousand_passes_vacuously() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(1000, generator=generator, dtype=torch.float64) * 1e-3
     logits[[3, 500, 999]] = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
@@ -125,7 +125,7 @@ def test_where_the_bound_is_infinite_nothing_is_judged(value: float) -> None:
     assert wrong.exceeding >= 3
 
 
-def test_a_row_names_its_output_and_says_why_it_is_no_evidence() -> None:
+def test_a_row_names_its_output_and_why_its_pass_is_vacuous() -> None:
     oracle = torch.zeros(8, dtype=torch.float64)
     found = row(oracle.float(), oracle, oracle + 1e-6)
     assert found.name == "['logits']"
@@ -147,7 +147,9 @@ def test_a_cell_is_evidence_where_one_of_its_outputs_is() -> None:
 @given(
     st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([0.0, 0.5, 1.0, 2.5, INF])), min_size=2)
 )
-def test_no_constant_conforms_at_more_elements_than_said(pairs: list[tuple[int, float]]) -> None:
+def test_no_constant_conforms_at_more_elements_than_reported(
+    pairs: list[tuple[int, float]],
+) -> None:
     values, bound = torch.tensor(pairs, dtype=torch.float64).unbind(1)
     share = compute_conclusive_share(values, bound)
     alike = len(pairs) * (1 - share)

@@ -120,7 +120,7 @@ def test_a_size_that_takes_too_much_is_not_executed_and_reported() -> None:
     assert line.startswith(f"x:0 = {large} was not executed: its tensors would have 1.01e+08 elem")
 
 
-def test_twice_the_example_is_executed_whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twice_the_example_size_is_always_executed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.pipeline.dynamic_sizes.extra_calls.ELEMENTS", 0)
     found = sizes_of(Scaled(), ({0: Dim("rows", min=1)},), (X,))
     assert rows(found) == [4, 1, 8]
@@ -187,7 +187,7 @@ def test_a_trace_executes_the_size_that_is_wrong() -> None:
     assert found.first.op == "aten.mul.Tensor"
 
 
-def test_state_goes_on_through_the_calls_that_are_added() -> None:
+def test_state_is_kept_through_added_calls() -> None:
     class Counting(torch.nn.Module):
         count: torch.Tensor
 

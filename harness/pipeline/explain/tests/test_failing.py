@@ -116,7 +116,7 @@ def test_values_are_spelled_with_their_layout() -> None:
     assert format_value(torch.ones(4, 5).T) == "float32[5, 4] dim order (1, 0)"
 
 
-def test_a_variable_that_a_loop_left_behind_is_not_the_node() -> None:
+def test_a_variable_left_by_a_loop_is_not_the_node() -> None:
     """A pass that raises after its loop is not at a node."""
 
     class Raises:

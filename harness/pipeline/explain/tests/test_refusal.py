@@ -116,7 +116,7 @@ def test_a_pass_that_raises_is_red_though_the_program_is_outside_of_the_contract
     assert "a defect" in (cell.error or "")
 
 
-def test_backends_with_kernels_of_their_own_run_what_the_runtime_cannot() -> None:
+def test_backends_with_kernels_of_their_own_run_programs_the_runtime_cannot() -> None:
     assert _cell(lambda x: torch.sort(x)[0], "null:eager").status is Status.PASSED
 
 
@@ -128,7 +128,7 @@ def test_backends_with_kernels_of_their_own_run_what_the_runtime_cannot() -> Non
         ("another", Status.XFAILED, 1, Status.UNSUPPORTED),
     ],
 )
-def test_what_a_limitation_predicts_is_not_asked_about(
+def test_a_predicted_failure_is_not_explained(
     error: str, shown_as: Status, asked: int, ends: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = []

@@ -74,7 +74,7 @@ def mask_of(program: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("recipe", [EAGER, QUANTIZING], ids=["float", "quantizing"])
-def test_honest_calls_are_green(recipe: Recipe) -> None:
+def test_correct_calls_pass(recipe: Recipe) -> None:
     cell = cell_of(recipe)
     assert cell.status is Status.PASSED, cell.error
     assert cell.side_effects == []
@@ -179,7 +179,7 @@ INPUTS: dict[str, Callable[[], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_a_write_to_any_tensor_is_seen(name: str) -> None:
+def test_a_write_to_any_tensor_is_detected(name: str) -> None:
     tensor = INPUTS[name]()
     held = AlterationCheck(Built(torch.nn.Identity(), ((torch.ones(2), tensor),)))
     held.record_before_call()

@@ -213,7 +213,7 @@ def test_another_formula_is_within_its_bounds() -> None:
     assert 0 < form.numerics[0].bound_used < 1
 
 
-def test_export_is_accused_of_what_it_did() -> None:
+def test_a_difference_made_by_export_is_attributed_to_export() -> None:
     cell = quantized(lambda _, x: x * (2.5 if torch.compiler.is_exporting() else 2.0))
     assert (cell.status, cell.stage) == (Status.FAILED, "export")
     assert cell.error is not None

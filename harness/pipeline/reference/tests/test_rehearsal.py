@@ -65,7 +65,7 @@ class HasNoEval(torch.nn.Module):
         return x * 2
 
 
-def test_modules_without_eval_mode_say_so() -> None:
+def test_modules_without_eval_mode_are_reported() -> None:
     cell = _cell(HasNoEval())
     assert (cell.status, cell.stage) == (Status.FAILED, "build")
     assert cell.error == ("CaseError: the module has no eval mode: RuntimeError: I stay as I am")
@@ -79,13 +79,13 @@ def test_modules_without_eval_mode_say_so() -> None:
         (lambda: torch.nn.LazyLinear(2), "no values for weight, bias yet; call it once"),
     ],
 )
-def test_what_is_no_module_to_export_says_so(module: Any, said: str) -> None:
+def test_an_object_that_is_no_module_is_refused(module: Any, said: str) -> None:
     cell = _cell(module())
     assert (cell.status, cell.stage) == (Status.FAILED, "build")
     assert said in (cell.error or "")
 
 
-def test_what_was_exported_is_a_module_too() -> None:
+def test_an_exported_program_is_accepted() -> None:
     exported = torch.export.export(torch.nn.Linear(3, 2), (X,)).module()
     assert _cell(exported).status is Status.PASSED
 
@@ -105,7 +105,7 @@ def test_a_dtype_that_eager_lacks_is_unsupported() -> None:
     assert "eager PyTorch cannot run it in bfloat16" in (cell.error or "")
 
 
-def test_the_fluent_tester_says_it_at_export() -> None:
+def test_the_tester_reports_it_at_export() -> None:
     tester = Tester(Case.from_module("eager_run/fluent", Raises(), (X,)), "portable:fp32")
     with pytest.raises(StageFailure) as caught:
         tester.export()
@@ -125,7 +125,7 @@ class Changes(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("module", "expected"), [(torch.nn.ReLU(), 2), (Changes(), 3)])
-def test_eager_runs_are_made_once(
+def test_eager_runs_are_computed_once(
     module: torch.nn.Module, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run for the outputs, one more if state is written, and one with other random numbers,

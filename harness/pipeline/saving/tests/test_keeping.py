@@ -89,7 +89,7 @@ def test_the_bundle_fails_where_the_cell_does(tmp_path: Path) -> None:
     assert not conforms(tmp_path)
 
 
-def test_what_it_returned_comes_again_from_the_files(tmp_path: Path) -> None:
+def test_saved_files_reproduce_the_outputs(tmp_path: Path) -> None:
     case = Case(
         "state/count",
         lambda: (Counting(), (torch.randn(3),)),
@@ -110,14 +110,14 @@ def test_what_it_returned_comes_again_from_the_files(tmp_path: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_what_a_bundle_does_not_have_is_said(tmp_path: Path) -> None:
+def test_a_missing_part_of_a_bundle_is_reported(tmp_path: Path) -> None:
     case = Case("some/numbers", lambda: (Numbers(), (torch.randn(3), 2)))
     _, about = kept(tmp_path, case, target="portable:fp32")
     assert "call 0 returns int at 1" in about["missing"]["program.bpte"]
     assert names(tmp_path) == (FILES - {"program.bpte", "inputs.0.safetensors"}) | {"inputs.0.pt"}
 
 
-def test_what_is_drawn_has_no_expected_values(tmp_path: Path) -> None:
+def test_a_random_case_has_no_expected_values(tmp_path: Path) -> None:
     case = Case("dropout/half", lambda: (Drawing(), (torch.randn(64, 64),)), random_outputs=True)
     _, about = kept(tmp_path, case, target="null:eager")
     assert "expected" in about["missing"]

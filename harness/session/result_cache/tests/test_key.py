@@ -70,7 +70,7 @@ def test_keys_are_the_same_every_time_and_all_different() -> None:
         ("backends/mlx/execution/tests/conftest.py", set()),
     ],
 )
-def test_a_changed_file_changes_the_keys_of_what_hangs_on_it(file: str, cells: set[str]) -> None:
+def test_a_changed_file_changes_the_keys_of_dependent_cells(file: str, cells: set[str]) -> None:
     assert changed_by(changed=ROOT / file) == cells
 
 
@@ -84,7 +84,7 @@ def test_a_changed_file_changes_the_keys_of_what_hangs_on_it(file: str, cells: s
         Conditions(trace_time=5),
     ],
 )
-def test_what_is_asked_of_cells_counts(conditions: Conditions) -> None:
+def test_options_of_cells_are_part_of_the_key(conditions: Conditions) -> None:
     assert len(changed_by(conditions=conditions)) == 3
 
 
@@ -105,7 +105,7 @@ def test_packages_and_the_kind_of_host_count(monkeypatch: pytest.MonkeyPatch) ->
             assert set(keys().values()).isdisjoint(before.values()), name
 
 
-def test_packages_are_those_that_are_installed_and_none_that_a_package_vendors(
+def test_packages_are_installed_ones_without_vendored_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whoever imports setuptools has its vendored packages on the path from then on."""

@@ -95,7 +95,7 @@ def test_a_backends_sources_are_its_own(sources: Sources) -> None:
         assert sources.find_backend_files(name)
 
 
-def test_the_core_is_what_runs_cells(sources: Sources) -> None:
+def test_the_core_consists_of_modules_that_run_cells(sources: Sources) -> None:
     names = {path.relative_to(ROOT / "harness").as_posix() for path in sources.core}
     assert "numerics/compare.py" in names
     assert "pipeline/runner.py" in names
@@ -118,7 +118,7 @@ def write(folder: Path, **files: str) -> Sources:
     return Sources([package], folder)
 
 
-def test_imports_are_followed_wherever_they_stand(tmp_path: Path) -> None:
+def test_imports_are_followed_anywhere_in_a_module(tmp_path: Path) -> None:
     found = write(
         tmp_path,
         a="from suites import b\ndef late():\n    from . import c\n",
@@ -148,7 +148,7 @@ def test_an_import_by_a_name_that_is_not_there_hangs_on_everything(
     assert tmp_path / "suites" / "b.py" in sources.find_suite_files(tmp_path / "suites" / "a.py")
 
 
-def test_an_import_by_a_name_that_is_there_is_followed(tmp_path: Path) -> None:
+def test_an_import_by_a_literal_name_is_followed(tmp_path: Path) -> None:
     text = "import importlib\nimportlib.import_module('suites.b')\n"
     sources = write(tmp_path, a=text, b="", c="")
     names = {path.stem for path in sources.find_suite_files(tmp_path / "suites" / "a.py")}
@@ -174,7 +174,7 @@ def test_a_public_name_counts_as_its_module(text: str, module: str, tmp_path: Pa
     )
 
 
-def test_data_beside_a_module_counts(tmp_path: Path) -> None:
+def test_data_files_beside_a_module_count(tmp_path: Path) -> None:
     sources = write(tmp_path, a="")
     data = tmp_path / "suites" / "samples.json"
     data.write_text("[]")

@@ -39,7 +39,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ResultStore:
     return ResultStore(f"memory://{uuid.uuid4()}" if memory else str(tmp_path / "results"))
 
 
-def test_what_was_put_is_found(store: ResultStore) -> None:
+def test_a_stored_result_is_found(store: ResultStore) -> None:
     store.put(entry())
     assert store.flush() == ""
     found = store.find([KEY, "cd" * 32])
@@ -65,11 +65,11 @@ def test_what_was_put_is_found(store: ResultStore) -> None:
         (cell(Status.UNAVAILABLE, error="no Mac"), False),
     ],
 )
-def test_what_is_kept(made: Cell, kept: bool) -> None:
+def test_results_that_are_stored(made: Cell, kept: bool) -> None:
     assert is_cacheable(made) is kept
 
 
-def test_a_limitation_that_kept_its_cell_from_running_is_not_kept() -> None:
+def test_a_cell_that_a_limitation_did_not_run_is_not_stored() -> None:
     reason = LimitationRef(reason="known")
     failed = {"runtime": "none", "stage": "lower", "error": "raises", "limitation": reason}
     assert is_cacheable(cell(Status.XFAILED, **failed))
@@ -112,7 +112,7 @@ def test_many_writers_of_one_key_leave_one_whole_entry(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [f"{KEY}.json"]
 
 
-def test_a_place_that_refuses_is_said_once_and_is_no_error(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_reported_once_and_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("no folder")
     store = ResultStore(str(file))
@@ -127,7 +127,7 @@ def test_a_place_that_nothing_reaches_is_misuse() -> None:
         ResultStore("nosuch://bucket/results")
 
 
-def test_what_was_longest_unused_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entry_is_removed_first(tmp_path: Path) -> None:
     store = ResultStore(str(tmp_path))
     names = [f"{number:02x}" * 32 for number in range(5)]
     for age, name in enumerate(names):

@@ -119,7 +119,7 @@ def test_attention(causal: bool, heads: int, request: pytest.FixtureRequest) -> 
     assert_close(products.attention(query, key, value, 0.3, mask), expected)
 
 
-def test_attention_that_torch_means_otherwise_is_mlxs() -> None:
+def test_attention_that_torch_defines_differently_follows_mlx() -> None:
     """A row that sees nothing, and causal attention over keys of before."""
     query, keys = normal(1, 1, 3, 8), normal(1, 1, 5, 8)
     attend = mx.fast.scaled_dot_product_attention
@@ -175,7 +175,7 @@ def test_other_dtypes_are_mlxs(dtype: mx.Dtype) -> None:
     assert products.addmm(bias, left, right, 1.0, 1.0).dtype == dtype
 
 
-def test_what_does_not_fit_is_refused_as_mlx_refuses_it() -> None:
+def test_operands_that_do_not_fit_raise_the_error_of_mlx() -> None:
     with pytest.raises(ValueError, match="matmul"):
         products.matmul(normal(5, 7), normal(6, 3))
     with pytest.raises(ValueError, match="broadcast"):
