@@ -114,9 +114,9 @@ def test_kept_patterns_are_those_that_upstream_traces() -> None:
 
 
 class Layer(torch.nn.Module):
-    """A layer whose bias takes the mean out of a sum of positive products, so that an error that
-    is common to the products is many steps of the result; its relu shares a scale with its
-    argument, so that it does not clamp by way of its range."""
+    """A layer whose bias cancels the mean of a sum of positive products, so that an error common to
+    the products is many steps of the result. Its relu shares a scale with its argument, so that the
+    range does not clamp."""
 
     def __init__(self) -> None:
         super().__init__()

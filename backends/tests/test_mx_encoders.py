@@ -314,7 +314,8 @@ def agree(
     blocks: Array,
     *left_out: Callable[[Array, Element, ScaleRule], Array],
 ) -> None:
-    """Scales agree, and codes do where the scale is not NaN; blocks of known gaps aside."""
+    """Scales agree, and codes agree where the scale is not NaN, except in blocks of known
+    differences."""
     known = numpy.zeros(len(blocks), bool)
     for gap in left_out:
         known |= gap(blocks, element, rule)
@@ -385,7 +386,7 @@ def test_mlx_mxfp4(data: st.DataObject) -> None:
     gaps = not_finite, all_zero, subnormal_quotient
 
     def corrected(given: Array) -> tuple[Array, Array]:
-        """MLX's, with the reference's code where its tie or its zero is a known gap."""
+        """MLX's encoder, with the reference's code where a tie or zero is a known difference."""
         codes, scales = mlx(given, E2M1)
         right, right_scales = reference(given, E2M1, RCEIL)
         powers = numpy.ldexp(1.0, right_scales.astype(int) - 127)[:, None]

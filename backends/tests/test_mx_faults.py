@@ -67,7 +67,7 @@ def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
 
 def misread(element: Element, codes: Array) -> Array:
     """Decode codes as another format of the same width."""
-    if element is E2M1:  # the only one of its width: taken for sign and integer
+    if element is E2M1:  # The only format of its width: read as sign and integer.
         return numpy.where(codes & 8, -1.0, 1.0) * (codes & 7)
     other = {E2M3: E3M2, E3M2: E2M3, E4M3: E5M2, E5M2: E4M3}[element]
     return numpy.nan_to_num(other.table.numpy()[codes])
@@ -271,7 +271,7 @@ def cast_shifted_block(x: torch.Tensor, element: Element) -> torch.Tensor:
 
 
 def cast_other_payload(x: torch.Tensor, element: Element) -> torch.Tensor:
-    """Codes are handed on as another element format."""
+    """Codes are interpreted as another element format."""
     made = encode(x, element, RULE)
     values = torch.from_numpy(misread(element, made.codes.numpy()))
     return values * decode_scales(made.scales).repeat_interleave(32, 1)

@@ -233,7 +233,7 @@ def test_the_bound_follows_format_block_and_length(element: Element) -> None:
 
 
 def test_bfloat16_does_not_widen_the_product() -> None:
-    """The operator sums in float32 and returns it; the cast behind it rounds."""
+    """The operator sums in float32 and returns it; the cast after it rounds."""
     torch.manual_seed(6)
     layer = converted(torch.nn.Linear(64, 8, dtype=torch.bfloat16), E2M1)
     found = compute_reference(layer, [(torch.randn(3, 64).bfloat16(),)], Precision(), 0)

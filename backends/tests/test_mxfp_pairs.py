@@ -1,4 +1,4 @@
-"""MXFP8 on Arm and on MLX: the same weights bit for bit, or apart for a known reason."""
+"""MXFP8 on Arm and on MLX: the weights are equal bit for bit, or differ for a known reason."""
 
 from __future__ import annotations
 

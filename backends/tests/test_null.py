@@ -1,4 +1,4 @@
-"""The harness is tested on itself, on every case of the operator suite.
+"""The harness is tested on itself, with every case of the operator suite.
 
 Eager execution behind the full pipeline always passes, and a wrong output never passes.
 """

@@ -1,4 +1,4 @@
-"""8-bit floats in TOSA: accepted with the extension, left to the CPU with a reason without."""
+"""8-bit floats in TOSA: delegated with the extension; fallback nodes with a reason without it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder / "venv", with_pip=True)
     site = next((folder / "venv" / "lib").glob("python*/site-packages"))
-    # A path alone: the editable install of this checkout is not followed.
+    # Only the path: the editable install of this checkout is not used.
     (site / "zz_dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     _install(folder, folder / "venv" / "bin")
     return folder / "venv" / "bin"
@@ -63,7 +63,7 @@ def _repository(document: Path, folder: Path) -> Path:
     for name, body in _files(document).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(body)
-    for ours in ("harness", "reports"):  # of their own, which must not be taken for ours
+    for ours in ("harness", "reports"):  # Modules of the repository itself, not of this project.
         (folder / ours).mkdir()
         (folder / ours / "__init__.py").write_text("raise SystemExit('not ours')\n")
     return folder
@@ -98,7 +98,7 @@ def _all_work(environment: Path, folder: Path, document: Path) -> dict[str, str]
         if command.startswith("pip"):
             command += " -q --no-deps"
         if command.startswith("python -m pytest"):
-            # It looks into the working directory, as the document says; -P does not.
+            # The script reads the working directory, as the document says; -P does not.
             command = command.replace("python", "python -P", 1) + " -p harness.pytest_plugin"
         done = _run(environment, folder, command)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
@@ -142,8 +142,8 @@ def test_every_command_for_a_backend_works(environment: Path, backend: Path) -> 
         (cell["case"], cell["target"]): cell
         for cell in map(json.loads, ours.read_text().splitlines())
     }
-    assert cells["gelu/tanh", "mine:fp32"]["status"] == "xfailed"  # its gap, in a suite of ours
-    assert cells["int_island/gelu", "mine:int8"]["status"] == "passed"  # for what it is like
+    assert cells["gelu/tanh", "mine:fp32"]["status"] == "xfailed"  # its limitation, in our suite
+    assert cells["int_island/gelu", "mine:int8"]["status"] == "passed"  # a similar case
 
 
 _TYPED = """
@@ -297,7 +297,7 @@ def test_the_wheel_changes_nothing_for_another_project(tmp_path: Path) -> None:
         options = ("-p no:cacheprovider -v --benchmark-disable", "-p no:cacheprovider -q -n 1 -s",
                    "--help", "--markers", "--collect-only -q -p no:cacheprovider")  # fmt: skip
         ended = [_run(binaries, project, f"pytest {each}") for each in options]
-        # Times, and names that pytest-benchmark makes of the time.
+        # Times, and names that pytest-benchmark derives from times.
         times = re.compile(r"in \d+\.\d+s|\d{8}_\d{6}")
         return [(each.returncode, times.sub("", each.stdout)) for each in ended]
 

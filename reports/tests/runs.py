@@ -27,8 +27,8 @@ VARIANTS = ("rank2", "channels_last", "broadcast", "zero_size", "dynamic")
 
 
 def cell(case: str = "add/rank2", target: str = "xnnpack:fp32", **fields: Any) -> Cell:
-    """A cell that passed with everything delegated, but for ``fields``, and for what a record of
-    its status cannot say."""
+    """A cell that passed with everything delegated, with changed ``fields``, and without fields
+    that its status excludes."""
     given: dict[str, Any] = {
         "status": Status.PASSED,
         "op": case.partition("/")[0],
@@ -93,7 +93,7 @@ def write(
         writer.append(item)
     writer.close(exit_status=exit_status)
     if not end:
-        # What a killed run leaves behind: the record of its start, and the lines so far.
+        # Files that a killed run leaves: its start record, and the lines written so far.
         started = json.loads((path / RUN_FILE).read_text())
         started |= {"complete": False, "ended": None, "exit_status": None}
         (path / RUN_FILE).write_text(json.dumps(started))
@@ -101,7 +101,7 @@ def write(
 
 
 def large(path: Path, *, cases: int = 150, broken: bool = True) -> Run:
-    """A run like those of a night: every outcome, 32 operators, ten targets."""
+    """A run like a nightly one: every outcome, 32 operators, ten targets."""
     choose = random.Random(1)
     cells: list[Cell] = []
     expected: list[str] = []

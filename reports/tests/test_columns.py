@@ -1,4 +1,4 @@
-"""Tables show a recipe a line, and what varies its passes together."""
+"""Tables show one row per recipe, and its variations by passes together."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ def test_a_line_adds_up_its_members() -> None:
     assert (together.total.passed, together.total.seconds) == (6, 4.5)
     assert together.total.runtimes == {"reference": 6}
     assert together.total.available
-    assert totals[1].passed == 1  # none of the members is added to
+    assert totals[1].passed == 1  # No member is changed.

@@ -102,12 +102,12 @@ def test_many_contradictions_fit_on_a_page(tmp_path: Path) -> None:
 GONE = object()
 PART = {"name": "p", "seed": 7, "expected": 2, "backends": {}}
 RUNS: dict[str, tuple[dict[str, Any], str]] = {
-    "no exit status": ({"exit_status": None}, "complete, and has no exit_status"),
-    "no end": ({"ended": None}, "complete, and has no ended"),
-    "no count": ({"records": None}, "complete, and has no records"),
+    "no exit status": ({"exit_status": None}, "complete, but has no exit_status"),
+    "no end": ({"ended": None}, "complete, but has no ended"),
+    "no count": ({"records": None}, "complete, but has no records"),
     "none of them": ({"ended": GONE, "exit_status": GONE, "records": GONE},
                      "no exit_status and no ended and no records"),
-    "a negative count": ({"records": -2}, "wrote -2 records"),
+    "a negative count": ({"records": -2}, "its number of records is -2"),
     "nothing expected": ({"expected": []}, "no cell was expected, but there are records"),
     "no expected": ({"expected": GONE}, "has no expected"),
     "no backends": ({"backends": GONE}, "has no backends"),

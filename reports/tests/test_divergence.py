@@ -1,4 +1,4 @@
-"""The node where a traced cell leaves the oracle is shown wherever the cell is."""
+"""The first diverging node of a traced cell is shown wherever the cell is shown."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_runs_of_schema_1_load_with_every_status() -> None:
     assert run.info.records is None
     assert run.info.merged_from == []
     assert all(item.merged_part is None for item in run.cells)
-    # What was not measured then is not known, which is not the same as nothing.
+    # Values that were not measured then are unknown, which is not the same as zero.
     assert {(item.constant_bytes, item.first_seconds) for item in run.cells} == {(None, None)}
     assert all(item.trace_skipped == "" for item in run.cells)
     mismatch = next(item for item in run.cells if item.status is Status.MISMATCH)
@@ -114,6 +114,6 @@ def test_a_run_records_its_number_of_records(tmp_path: Path) -> None:
     assert run.is_complete
     file = tmp_path / "r" / CELLS_FILE
     lines = file.read_text().splitlines(keepends=True)
-    # Every cell still has a record: only the number tells that the failure is gone.
+    # Every cell still has a record: only the number shows that the failure is gone.
     file.write_text(lines[0] + lines[2])
     assert load(tmp_path / "r").damage == ["cells.jsonl has 2 records, the run wrote 3"]

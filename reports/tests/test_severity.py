@@ -1,4 +1,4 @@
-"""Severities in reports: shown beside each mismatch, sorted by, compared and gated."""
+"""Severities in reports: shown with each mismatch, sorted by, compared and gated."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_failures_and_causes_are_sorted_by_severity_before_anything_measured(
     far.numerics = [numerics(exceeding=1, bound_used=1e9, problem="off", severity=Severity.MINOR)]
     found = RunSummary.from_run(write(tmp_path / "s", [*run.cells, far, wrong("add/old", None)]))
     names = [row.case.removeprefix("add/") for row in found.failures]
-    # What an older record does not say could be critical.
+    # A value missing in an older record could be critical.
     assert names == ["critical", "old", "major", "far", "minor", "negligible"]
     assert [cause.words for cause in found.failure_groups] == [
         "mismatch, critical", "mismatch", "mismatch, major", "mismatch, minor",
@@ -90,7 +90,7 @@ def test_terminal_and_markdown_show_the_worst_first(tmp_path: Path, shown: Any) 
     assert places == sorted(places)
     for name in WORST_FIRST:
         assert f"mismatch, {name}" in text
-    # The error is that of the element with the bound, not the largest of all.
+    # The error is that of the element with the largest bound used, not the largest error.
     assert "error 4e-07, bound 2e-07" in text
 
 
@@ -226,11 +226,11 @@ ANY_TARGET = '[[target]]\nmatch = "*"\n'
         ("passed", "crashed", MAJOR, True),
         ("passed", "timeout", MAJOR, True),
         ("passed", "vacuous", MAJOR, True),
-        # The entry of a target has the say.
+        # The setting of the target wins.
         ("passed", "major", f'{MAJOR}{ANY_TARGET}severity_at_least = "critical"', False),
         ("passed", "minor", f'{MAJOR}{ANY_TARGET}severity_at_least = "minor"', True),
         ("passed", "minor", f"{MAJOR}{ANY_TARGET}min_cells = 1", False),
-        # Known failures are red where the policy says so, and from the same severity on.
+        # Known failures are red if the policy says so, from the same severity on.
         ("minor", "minor", f'{MAJOR}red = ["still-failing"]', False),
         ("major", "major", f'{MAJOR}red = ["still-failing"]', True),
     ],

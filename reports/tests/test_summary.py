@@ -247,7 +247,7 @@ def test_all_renderers_share_one_summary(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_stages_and_overhead_add_up_to_the_total(tmp_path: Path) -> None:
-    # As records of schema 2 have it: what no vendor did, so that "reference" is in it, too.
+    # As in records of schema 2: time outside of vendor code, including "reference".
     item = cell(seconds=10.0, overhead=7.0, stages={"lower": 3.0, "reference": 6.0})
     assert facts.overhead(item) == 1.0
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""A pass that any constant would have got is counted and shown apart, never as evidence."""
+"""A vacuous pass is counted and shown separately, never as evidence."""
 
 from __future__ import annotations
 

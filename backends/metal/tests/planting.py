@@ -45,7 +45,7 @@ class Fault:
 
 @dataclass
 class Outcome:
-    """What became of the planted faults: how each was caught; None where it was not."""
+    """How each planted fault was detected; None where it was not."""
 
     caught: dict[tuple[str, str, str], str | None] = field(default_factory=dict)
 
@@ -152,7 +152,7 @@ class Prepared:
         with mock.patch.object(delegate, "read_code", return_value=code):
             try:
                 outputs = BACKEND.emulate(self.tester.program, self.calls).outputs
-            except Exception as error:  # whatever it is: the cell is red
+            except Exception as error:  # Any reason counts: the cell is red.
                 return describe(error)
         verdict = compare(outputs, self.tester.reference, declared=self.program.outputs)
         return None if verdict.passed else f"mismatch: {verdict.problem}"

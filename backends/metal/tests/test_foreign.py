@@ -1,4 +1,4 @@
-"""Shaders that nobody here generated run in a child, and duplicates in an index are no race."""
+"""Shaders from other generators run in a child process, and duplicate indices are no race."""
 
 from __future__ import annotations
 

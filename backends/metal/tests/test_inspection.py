@@ -1,4 +1,4 @@
-"""What ``conform show`` prints of a Metal cell."""
+"""Text of ``conform show`` for a Metal cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the emulation computes once it goes past a call that breaks the runtime's contract."""
+"""Results of the emulation after a call that breaks the runtime's contract."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(module: Any, *inputs: torch.Tensor, **options: Any) -> Cell:
 
 
 def noting(body: str, *given: torch.Tensor, **options: Any) -> tuple[list[str], torch.Tensor]:
-    """Run a wrapper and go on whatever its calls break."""
+    """Run a wrapper, and continue after calls that break the contract."""
     found: list[str] = []
 
     def report(call: MachineCall, violation: contract.Violation) -> None:
@@ -181,7 +181,7 @@ def test_a_network_reports_all_its_defects_with_their_lines() -> None:
 
 
 def test_a_linear_layer_is_named_as_the_partition_names_it() -> None:
-    # Left of the product is a transposed tensor, whose strides the runtime ignores.
+    # The left factor is transposed, and the runtime ignores its strides.
     layer = torch.nn.Linear(3, 4, bias=False)
     cell = run(lambda x: layer((x + 1).T.relu()), torch.randn(3, 5))
     for defect in cell.defects:

@@ -1,8 +1,8 @@
-"""Every instruction of the schema is executed by some cell of the suites, or by a program
-assembled by hand where nothing lowers to it.
+"""Every instruction of the schema is executed by a cell of a suite, or by a hand-assembled program
+if no module lowers to it.
 
-The tables say who executes what. An instruction counts when the executor has reported it from a
-cell that ran to its end, so a table that is out of date fails.
+The tables name the cell or program for each instruction. It counts if the executor reported the
+instruction from a cell that ran to its end, so a table that is out of date fails.
 """
 
 from __future__ import annotations

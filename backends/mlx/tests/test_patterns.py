@@ -1,7 +1,7 @@
 """A recognised pattern becomes one instruction; a similar graph does not.
 
-The cells of the suite tell right values from wrong ones; here the instructions are counted, so
-that a pattern that is no longer found is noticed although the values stay right.
+The cells of the suite check the values. These tests count the instructions, because the values
+stay right when a pattern is no longer recognized.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An operation that takes the place of an operand which is read again is seen by its cell.
+"""A cell detects an operation that overwrites an operand which is read again.
 
-Two ways to plant it: in the decoded program, an instruction's result is put into the slot of an
-operand; and upstream's own pass and handlers lose what keeps them from doing that.
+The fault is planted in two ways: the decoded program puts a result into the slot of an operand, or
+the checks against it are removed from upstream's pass and handlers.
 """
 
 from __future__ import annotations

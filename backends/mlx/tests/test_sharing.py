@@ -46,7 +46,7 @@ class Sharing(serializers.MLXGraphSerializer):
 
 
 def shared(*ops: Any, times: int) -> bytes:
-    """A payload in which every node occurs so often and is stored once."""
+    """A payload in which every node occurs that often and is stored once."""
     given = graph(*ops)
     given.instruction_chains[0].instructions *= times
     return Sharing(given).build()

@@ -22,7 +22,7 @@ from harness.workers.protocol import CellEnded, CellStarted
 
 ROOT = Path(__file__).parents[3]
 
-#: Ends the process the third time that it runs, but only once: a file says that it has.
+#: Ends the process at its third run, but only once: a file records that it has.
 DEADLY = """
 import ctypes, pathlib, torch
 
@@ -66,7 +66,7 @@ def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path
     assert crashed.stage in ("export", "reference", "build")
     assert "the file is read" in done.stderr
     assert passed.repro == "conform check deadly.py:Deadly --targets portable:fp32 --seed 0"
-    # The folder is a run like any other, with the programs beside its records.
+    # The folder is an ordinary run folder, with programs beside the records.
     run = load(folder / "saved")
     assert run.is_complete
     assert run.info.exit_status == 1
@@ -262,7 +262,7 @@ def test_a_mismatch_is_traced_and_its_record_has_the_first_node(
     assert done.returncode == 1, done.stderr
     printed = " ".join(done.stdout.split())
     assert "first diverging node: gelu (aten.gelu.default)" in printed
-    # How it was found, for who asks.
+    # How the defect was found, for reference.
     assert ("first diverging node: gelu aten.gelu.default" in printed) == bool(asked)
     assert ("conform reduce net.py:Net --target xnnpack:fp32" in printed) == bool(asked)
     wrong, right = load(folder / "saved").cells

@@ -1,4 +1,4 @@
-"""The error of a layout-dependent failure names the input and says whether a copy helps."""
+"""The error of a layout-dependent failure names the input and whether a copy helps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.model.case import make_call
 
 
 def picture() -> torch.Tensor:
-    """A batch of one picture as it is loaded: rows, columns, channels."""
+    """A picture as it is usually loaded, as a batch of one: rows, columns, channels."""
     image = torch.randint(0, 255, (4, 5, 3), dtype=torch.uint8)
     return image.permute(2, 0, 1).float()[None]
 

@@ -1,4 +1,4 @@
-"""Commands whose output is piped say now and then that they are at work."""
+"""Commands with piped output print progress now and then."""
 
 from __future__ import annotations
 

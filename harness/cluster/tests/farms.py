@@ -66,7 +66,7 @@ _OF_A_RUN = ("--targets", "null:eager", "--progress", "lines")
 
 
 def place(name: str, *, slots: int = 1, memory: float = 8.0, **runtimes: str) -> RemoteWorker:
-    """A worker; without runtimes one that has the null backend alone."""
+    """A worker; without runtimes it has the null backend only."""
     states = {
         backend: BackendState(
             available=runtime not in ("none", "lowers"),
@@ -192,7 +192,7 @@ def local_farm(root: Path, workers: int, *options: str) -> Iterator[tuple[str, i
 
 
 def run(root: Path, folder: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Cells of a checkout, to their end: what ``conform run`` asks of pytest."""
+    """Run all cells of a checkout, as ``conform run`` starts pytest."""
     plugins = ("-p", "harness.pytest_plugin", "-p", "no:logging")
     asked = (*plugins, "-q", "-n", "0", *_OF_A_RUN, "--run-dir", folder, *options, "suites")
     return sessions.ended("pytest", asked, root, environment(), seconds=900)

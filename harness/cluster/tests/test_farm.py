@@ -83,8 +83,7 @@ def wait_for_records(root: Path) -> None:
 def kill_now_and_then(
     pid: int, root: Path, kills: int, seed: int, done: threading.Event
 ) -> list[str]:
-    """Kill workers and their processes at random, once a run has records and as long as it goes
-    on."""
+    """Kill workers and their processes at random while a run writes records."""
     draw = random.Random(seed)
     killed: list[str] = []
     wait_for_records(root)
@@ -118,7 +117,7 @@ def killed_run(root: Path, cells: int, kills: int, workers: int) -> tuple[Run, i
 
 
 def holds(found: Run, status: int, cells: int) -> None:
-    """No cell is lost, none twice; red are those alone that were killed twice."""
+    """No cell is lost or recorded twice; only cells killed twice are red."""
     assert found.is_complete
     assert each_once(found)
     assert len(found.cells) == cells
@@ -145,7 +144,7 @@ def test_twenty_kills_in_a_run_of_500_cells(tmp_path: Path) -> None:
 def test_a_worker_that_is_cut_off_is_lost_and_its_late_words_count_for_nothing(
     tmp_path: Path,
 ) -> None:
-    """Stopped, it neither answers nor closes anything, as behind a network that is gone."""
+    """A stopped process neither answers nor closes connections, as behind a failed network."""
     write_suite(tmp_path, plain=0, slow=120, seconds=0.2)
     with local_farm(tmp_path, 2) as (address, pid):
 

@@ -1,4 +1,4 @@
-"""No cell is lost and none ends twice, whatever happens to workers."""
+"""No cell is lost and none ends twice, even if workers fail."""
 
 from collections import Counter
 

@@ -22,7 +22,7 @@ class Plugin(WorkerPlugin):
 
 
 class Pickled:
-    """Makes a folder when it is read elsewhere; who sends it may read it as well."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, place: str) -> None:
         self.place = place

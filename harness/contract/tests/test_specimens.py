@@ -61,7 +61,7 @@ def test_a_backend_that_spoils_its_outputs_is_found() -> None:
 
 
 class Narrow(type(BACKEND)):  # type: ignore[misc]
-    """Executes programs for up to 4 rows, whatever sizes they were lowered for."""
+    """Executes programs for up to 4 rows, for any sizes that they were lowered for."""
 
     def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
         if any(len(inputs[0]) > 4 for inputs in calls):
@@ -99,7 +99,7 @@ def test_a_size_that_an_earlier_stage_is_to_blame_for_stays_with_that_stage() ->
 
 @dataclass(frozen=True)
 class Quantizing:
-    """The null backend with one recipe, whose quantizer only rewrites."""
+    """The null backend with one recipe, whose quantizer only rewrites the graph."""
 
     change: Change
     name: str = "null"

@@ -1,4 +1,4 @@
-"""In a child: runs a program that may be broken, and says what came of it."""
+"""Child process: run a program that may be broken, and report the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETS = {"runtime": RuntimeKernels(), "aten": AtenKernels()}
 
 
 class Task(msgspec.Struct):
-    """A program, its one input as bytes of float32 with a shape, and who is to execute it."""
+    """A program, its input as float32 bytes with a shape, and the runtime that executes it."""
 
     executor: str
     program: bytes

@@ -1,4 +1,4 @@
-"""The file around a program: what is no program, or not a whole one, is said; nothing is copied."""
+"""The file around a program: invalid and truncated files are reported; nothing is copied."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_program_cut_short_anywhere_is_refused(program: bytes) -> None:
 
 
 def test_a_program_with_a_wrong_header_is_refused_or_read(program: bytes) -> None:
-    """The header says that all is there, so that the tables are read to where they end."""
+    """The header claims that the file is complete, so tables are read up to its end."""
     refused = 0
     size = struct.unpack_from("<Q", program, 16)[0]
     for end in range(40, size, 7):

@@ -1,4 +1,4 @@
-"""What a program returns, natively and interpreted."""
+"""Results of a program, natively and interpreted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Doubled(torch.nn.Module):
 
 
 class Everything(torch.nn.Module):
-    """Returns a value of each kind that the emitter knows, a symbolic size among them."""
+    """Returns a value of each type that the emitter supports, including a symbolic size."""
 
     def forward(self, x: torch.Tensor) -> tuple[Any, ...]:
         return 3, x + 1, 2.5, True, None, x.shape[0] * 2

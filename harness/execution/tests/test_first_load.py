@@ -1,4 +1,4 @@
-"""From Python, one module says what was asked for alone, and loads no more than it needs."""
+"""Importing one module of harness loads no more than it needs and prints nothing else."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ print("torch._inductor.lowering" in sys.modules)
 """
 
 
-# torch warns of Python 3.13.0 alone.
+# Only Python 3.13.0 gets this warning of torch.
 PYTHONS_OWN = ("-W", "ignore:Guards may run slower on Python:RuntimeWarning")
 
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_module_from_python_is_quiet(prepared: bool) -> None:
-    """An import replaces nothing of torch, so that Inductor is loaded unless that is asked for."""
+    """An import does not replace torch functions, so torch loads Inductor unless speed is on."""
     root = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": str(root)}
     env.pop("PYTHONWARNINGS", None)

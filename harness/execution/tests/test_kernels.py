@@ -1,4 +1,4 @@
-"""Who executes what no delegate took: the runtime's own kernels, or a kernel that is missing."""
+"""Fallback nodes are executed by the runtime's own kernels, or a missing kernel is reported."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_interpreted_program_and_the_runtime_compute_the_same(name: str) -> N
 
 
 def test_numbers_are_the_runtimes_and_not_atens() -> None:
-    """The portable erf is libm's; ATen's, vectorized, rounds some results otherwise."""
+    """The portable erf is libm's; ATen's is vectorized and rounds some results differently."""
     x = torch.linspace(-4, 4, 4096)
     program = program_of(lambda _, x: torch.erf(x), x)
     ((native,),) = run_native(program, [(x,)])
@@ -140,7 +140,8 @@ def test_the_runtime_names_missing_kernels() -> None:
 
 @pytest.mark.parametrize("name", ["mlx", "metal"])
 def test_emulations_have_the_kernels_of_the_runtime(name: str) -> None:
-    """These delegate a sort or fail to lower it, so the program is one that nobody lowered."""
+    """These targets delegate a sort or fail to lower it, so the program is not lowered for a
+    backend."""
     backend = registry.backend(name)
     if not backend.availability().available:
         pytest.skip(backend.availability().reason)

@@ -25,9 +25,9 @@ from suites.models.vision import CASES
 
 RUNTIMES = ("xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp")
 LIVES, THREADS, CALLS = 20, 8, 6
-# What a runtime keeps to use again, as mlx.core does buffers, fills once; a leak goes on.
+# Buffers that a runtime keeps for reuse, as mlx.core does, grow once; a leak continues.
 ROUNDS = 3
-# What allocators keep of the weights that twenty lives bring, which are 20 MiB and more.
+# Memory that allocators keep of the weights of twenty lives, which are 20 MiB and more.
 SLACK = 6 * 2**20
 WIDE = 512
 
@@ -49,7 +49,7 @@ class Layers(torch.nn.Module):
 
 
 class Remembering(Layers):
-    """What it was called with before is in what it returns."""
+    """Its outputs contain the inputs of earlier calls."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -221,7 +221,7 @@ def test_programs_of_one_file_have_each_their_own_state(tmp_path: Path, target: 
     # It was not called meanwhile.
     for expected in alone:
         assert equal(other(inputs), expected)
-    # And the file is as it was.
+    # The file is unchanged.
     assert equal(from_bytes(target, path)(inputs), alone[0])
 
 
@@ -251,7 +251,7 @@ def test_threads_with_a_program_each(tmp_path: Path, target: str, name: str) -> 
 
 
 def test_a_leak_is_detected(tmp_path: Path) -> None:
-    """The slack is less than what twenty lives would leave of one program."""
+    """The slack is less than the memory that twenty lives of one program would leak."""
     data, inputs = program("xnnpack:fp32")
     path = saved(tmp_path, data)
     from_bytes("xnnpack:fp32", path)(inputs)

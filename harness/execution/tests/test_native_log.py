@@ -1,4 +1,4 @@
-"""What the runtime logs of a failure is in the error, and names the instruction."""
+"""The runtime's log of a failure is in the error, and names the instruction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.pipeline.tester import Tester
 
 
 class Convolved(torch.nn.Module):
-    """The second of two operators is one that the runtime has no kernel of this rank for."""
+    """The runtime has no kernel for the second operator with inputs of this rank."""
 
     def __init__(self) -> None:
         super().__init__()

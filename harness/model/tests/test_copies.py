@@ -55,7 +55,7 @@ class Refusing(torch.Tensor):
 
 
 def _pair() -> Pair:
-    # A scale with a history of gradients is what refuses deepcopy in executorch's MX weights.
+    # executorch's MX weights cannot be deep-copied because a scale has an autograd history.
     return Pair(torch.ones(2, 3, dtype=torch.int8), torch.ones(2, 1, requires_grad=True) * 2)
 
 

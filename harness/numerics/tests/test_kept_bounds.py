@@ -18,7 +18,7 @@ def test_a_small_bound_is_stored_exactly(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in kept.CALLS if "large" in name])
 def test_a_large_bound_is_as_wide_as_the_stored_one(name: str) -> None:
-    """Its noise comes from a pool: single elements differ from the stored bound, not the mean."""
+    """Noise is drawn from a pool: single elements differ from the stored bound, not the mean."""
     found = kept.measure(kept.CALLS[name])
     assert found["mean"] == pytest.approx(BEFORE[name]["mean"], rel=0.02)
     assert found["largest"] < 1.25 * BEFORE[name]["largest"]

@@ -50,7 +50,7 @@ def tied(*, is_tied: bool = True) -> Case:
     [
         ("portable:fp32", 0),
         ("mlx:fp32", 0),
-        # The embedding is left to the runtime, and the delegate has a table of its own.
+        # The embedding is a fallback node, and the delegate has its own copy of the table.
         ("xnnpack:fp32", TABLE),
         ("tosa:fp", TABLE),
     ],
@@ -60,7 +60,7 @@ def test_tied_weights_that_are_stored_twice_are_counted(target: str, twice: int)
     assert cell.status is Status.PASSED
     assert cell.duplicate_constant_bytes == twice
     assert cell.constant_bytes is not None
-    # Beside the tables there is room for scalars and alignment alone.
+    # Apart from the tables there are only scalars and alignment.
     assert TABLE + twice <= cell.constant_bytes < TABLE + twice + 1024
     assert cell.constant_bytes < cell.program_bytes
     apart = run_cell(tied(is_tied=False), target)
@@ -141,13 +141,13 @@ def test_a_program_with_state_is_not_called_more_often_than_it_is_judged() -> No
     cell = run_cell(case, "portable:fp32")
     assert cell.status is Status.PASSED
     assert "steady" not in cell.stages
-    # Two calls, and one that observes the state: the further ones tell the time.
+    # Two calls and one that observes the state: further calls measure the time.
     assert len({row.call for row in cell.numerics}) == 3
     assert cell.steady_seconds is not None
 
 
 class Spoiled:
-    """A backend whose program cannot be executed a second time, or only with other outputs."""
+    """A backend whose program cannot be executed twice, or gives other outputs the second time."""
 
     name = "spoiled"
     recipes: dict[str, Recipe] = {}

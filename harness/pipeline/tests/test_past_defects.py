@@ -1,4 +1,4 @@
-"""Cells continue past known defects of a vendor's code: all are listed, the rest is judged."""
+"""Cells continue after known defects of a vendor's code: all are listed, and the rest is judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules that come with quantized weights are built and judged, or rejected."""
+"""Modules with quantized weights are built and judged, or rejected."""
 
 from __future__ import annotations
 

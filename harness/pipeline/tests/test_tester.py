@@ -400,7 +400,7 @@ class Sorted(torch.nn.Module):
 
 
 class Counted(torch.nn.Module):
-    """Counts its calls in integers, whose values exir knows."""
+    """Counts its calls in integers, whose values exir tracks."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ _ARM = "processor\t: 0\nFeatures\t: fp asimd"
     [
         (f"{_INTEL} avx2 avx512f avx512_bf16\n", "x86_64", "x86_64/avx512f"),
         (f"{_INTEL} avx2\n", "x86_64", "x86_64/avx2"),
-        # A second core, and what only looks like an extension.
+        # A second core, and a flag that only resembles an extension.
         (f"{_INTEL}\nflags\t: avx2\nbugs\t: avx512f\n", "x86_64", "x86_64/avx"),
         (f"{_ARM}\n", "aarch64", "aarch64/asimd"),
         (f"{_ARM} sve sve2\n", "aarch64", "aarch64/sve"),

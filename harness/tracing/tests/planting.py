@@ -69,7 +69,8 @@ def swap_operator_after(name: str, other: str, before: str) -> Edit:
 
 
 def swap_operator_in_large(name: str, other: str, nodes: int) -> Edit:
-    """Like :func:`swap_operator`, only in graphs of ``nodes`` nodes or more: no part errs alone."""
+    """Like :func:`swap_operator`, but only in graphs of ``nodes`` nodes or more: no part fails
+    alone."""
     swap = swap_operator(name, other)
     return lambda node: len(node.graph.nodes) >= nodes and swap(node)
 

@@ -55,7 +55,7 @@ def test_a_planted_fault_is_named_in_the_record(limitations: Any) -> None:
     assert after.first_divergence is not None
     assert (after.first_divergence.node, after.first_divergence.originates_here) == ("tanh", True)
     assert (after.first_divergence.note, after.trace_skipped) == ("", "")
-    # Nothing else of the record has changed.
+    # All other fields of the record are unchanged.
     assert replace_divergence(after) == replace_divergence(cell)
     assert Cell.from_json(after.to_json()).first_divergence == after.first_divergence
 

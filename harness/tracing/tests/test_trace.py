@@ -57,7 +57,7 @@ def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
     assert first.exceeding > 0
     assert first.expected is not None
     assert first.actual is not None
-    # The oracle has the maximum of tanh, the target that of erf.
+    # The oracle's maximum is at tanh, the target's at erf.
     assert first.expected.high < first.actual.high
     assert seen.nodes[0].problem is not None
     assert {node.node for node in seen.nodes if node.problem is None} <= {"linear", "sigmoid"}
@@ -148,9 +148,8 @@ def test_a_defect_of_a_fused_kernel_is_found_by_cutting_the_graph() -> None:
 
 
 class Summed(torch.nn.Module):
-    """The error of tanh is below the bound of a sum with a large number, and exceeds that of a
-    mean.
-    """
+    """The error of tanh is within the bound of a sum with a large number, and exceeds the bound of
+    a mean."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         large = y * 2000

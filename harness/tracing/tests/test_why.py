@@ -1,4 +1,4 @@
-"""``conform trace`` and ``conform reduce`` as they are typed."""
+"""Output of the commands ``conform trace`` and ``conform reduce``."""
 
 from __future__ import annotations
 

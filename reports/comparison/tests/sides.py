@@ -1,4 +1,4 @@
-"""Two sides of a comparison, made of words: what a cell was, and what it is now."""
+"""Two sides of a comparison, given as words: the old and the new outcome of a cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.record.run import BackendState, Run, RunInfo
 from harness.record.severity import Severity
 from reports.tests.runs import cell, numerics
 
-#: The cell that changes, and those beside it that do not.
+#: The cell that changes, and the cells that do not.
 SUBJECT = "subject/one"
 BYSTANDERS = ("add/a", "add/b", "mul/a")
 
@@ -22,7 +22,7 @@ _NOTHING: dict[str, Any] = {"runtime": "none", "numerics": [], "delegation": Del
 
 
 def made(word: str, case: str = SUBJECT, target: str = "xnnpack:fp32") -> Cell | None:
-    """A cell by its outcome or by what is worse about it; None for ``absent`` and ``not_run``."""
+    """A cell with an outcome or a worse measure; None for ``absent`` and ``not_run``."""
     if word in ("absent", "not_run"):
         return None
     fields: dict[str, dict[str, Any]] = {
@@ -81,7 +81,7 @@ _ADD = {"aten.add.Tensor": 2}
 
 
 def side(words: Mapping[str, str], **info: Any) -> Run:
-    """A run in memory: the bystanders passed, and each case ended as its word says."""
+    """A run in memory: unchanged cells passed, and each other cell has the outcome of its word."""
     cells, expected = [], []
     for case, word in {**dict.fromkeys(BYSTANDERS, "passed"), **words}.items():
         found = made(word, case)

@@ -57,7 +57,7 @@ def test_every_pair_of_different_outcomes_has_a_kind() -> None:
             assert kind is None
         else:
             assert kind is not None
-        # What ends worse is never news of something good.
+        # A change for the worse is never listed as an improvement.
         if before and before.outcome.is_pass and not passes and kind is not None:
             assert kind.is_worse
 

@@ -1,4 +1,4 @@
-"""What a gate writes: bounded, valid, and nothing in a record can act."""
+"""Files that a gate writes are bounded and valid, and text in a record stays text."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_the_usual_policy_is_red_on_every_loss_of_an_outcome() -> None:
         ChangeKind.PLANNED_MEMORY_UP,
         ChangeKind.TIME_UP,
     }
-    # What is not in it keeps a run from being green in another way.
+    # A cell that is not in the baseline keeps a run from being green in another way.
     lost = {
         ChangeKind.DISAPPEARED,
         ChangeKind.NOT_RUN,

@@ -31,7 +31,7 @@ POLICIES = [parse(""), parse("subset_min_cells = 1"),
 
 sides = st.fixed_dictionaries({case: st.sampled_from(WORDS) for case in CASES})
 
-#: More records of a cell, as a worker that was started again leaves them.
+#: Additional records of a cell, as a restarted worker writes them.
 again = st.lists(st.tuples(st.sampled_from(CASES), st.sampled_from(WORDS)), max_size=3)
 
 
@@ -130,7 +130,7 @@ def test_a_red_run_cut_at_any_byte_is_not_green() -> None:
     after = side({"subject/0": "crashed", "subject/1": "failed"})
     lines = _lines(after)
     whole, last = b"".join(lines), len(lines[-1])
-    # All bytes of one line, and what is around the ends of the others.
+    # All bytes of one line, and the bytes around the ends of the other lines.
     ends = [sum(map(len, lines[:number])) for number in range(len(lines))]
     near = {end + step for end in ends for step in range(-3, 4) if 0 <= end + step < len(whole)}
     for end in near | set(range(len(whole) - last, len(whole))):

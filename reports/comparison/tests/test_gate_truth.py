@@ -1,4 +1,4 @@
-"""The gate's truth table: each transition, alone and mixed, with the exit code it must give."""
+"""The gate's truth table: the exit code for each transition, alone and mixed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TODAY = datetime.date(2026, 6, 15)
 
 GREEN, RED, UNJUDGED = 0, 1, 2
 
-# One cell goes from the first word to the second under the usual policy.
+# One cell changes from the first word to the second under the default policy.
 ALONE = [
     ("passed", "passed", GREEN),
     ("passed", "undelegated", RED),
@@ -222,7 +222,7 @@ def test_one_transition_under_a_policy(before: str, after: str, policy: str, cod
     assert judged.exit_code == code, (judged.red, judged.waivers, judged.obstacles)
 
 
-# Several cells at once: what is certainly red wins, then what hinders.
+# Several cells at once: a certain red wins, then an obstacle.
 MIXED = [
     ({"a/1": ("passed", "failed"), "b/1": ("failed", "passed")}, RED),
     ({"a/1": ("passed", "failed"), "b/1": ("passed", "not_run")}, RED),
@@ -249,7 +249,7 @@ def test_mixed_transitions(cells: dict[str, tuple[str, str]], code: int) -> None
 
 AWAY = {"xnnpack": BackendState(available=False, reason="not installed")}
 
-# What is wrong with the run as a whole, while no cell changed; and with a crash beside it.
+# Problems of the run as a whole, with unchanged cells, and with a crash.
 WHOLE: list[tuple[dict[str, Any], dict[str, Any], int, int]] = [
     ({}, {}, GREEN, RED),
     ({}, {"complete": False}, UNJUDGED, RED),
@@ -374,7 +374,7 @@ expires = 2026-07-01
 @pytest.mark.parametrize(
     ("kind", "colour"),
     [
-        ('"newly-failing"', GREEN),  # what follows from it is excused with it
+        ('"newly-failing"', GREEN),  # Its consequences are excused with it.
         ('["newly-crashed", "newly-failing"]', GREEN),
         ('"all"', GREEN),
         ('"numerics-worse"', RED),
@@ -387,7 +387,7 @@ def test_a_waiver_is_of_one_kind_of_several_or_of_all(kind: str, colour: int) ->
     judged = judge(before, after, policy, today=TODAY)
     assert judged.exit_code == colour
     assert len(judged.red) == (colour == RED)
-    # A waiver of what only follows matches something, and is not reported as stale.
+    # A waiver of a consequence matches something and is not reported as stale.
     assert bool(judged.waivers) == (kind == '"bytes-up"')
 
 

@@ -57,7 +57,7 @@ def test_each_cell_keeps_the_environment_of_its_part(tmp_path: Path) -> None:
     taken = take_snapshot(made.run)
     hosts = {item.case: taken.environment(item).host for item in taken.cells.values()}
     assert hosts == {"a": "linux", "b": "mac"}
-    # Of the whole only what all have in common is said.
+    # The merged run has only fields that all parts have in common.
     common = made.run.info.environment
     assert (common.host, common.machine, common.packages) == ("", "", {"torch": "2"})
 
@@ -128,7 +128,7 @@ def test_a_missing_field_of_a_part_is_not_merged_as_empty(tmp_path: Path, gone: 
     assert not merged.is_complete
     assert any(f"mac: run.json contradicts itself: it has no {gone}" in line
                for line in merged.info.problems)  # fmt: skip
-    # What was merged from it says the same of its part, and a second merge loses none of it.
+    # A run merged from it has the same fields for its part, and a second merge loses none.
     assert [part.complete for part in merged.info.merged_from] == [True, False]
     again = merge(tmp_path / "again", [merged, write(tmp_path / "third", [cell("c")])]).run
     assert not again.is_complete

@@ -1,4 +1,4 @@
-"""Releases held against each other, in all forms."""
+"""Comparisons of releases, in all formats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def place(release: str, host: str = "here") -> Environment:
 
 
 def two(folder: Path, host: str = "here") -> list[Run]:
-    """A cell each that came to pass, ceased to, got worse, got better, and is as it was."""
+    """One cell each that is newly passing, newly failing, worse, better and unchanged."""
     failed: dict[str, Any] = {"status": Status.FAILED, "stage": "lower", "error": "no <addmm>"}
     gap = {"status": Status.XFAILED, "limitation": LimitationRef(reason="a known gap")}
     old = [
@@ -73,7 +73,7 @@ def test_a_step_counts_gained_and_lost_cells_by_backend(tmp_path: Path) -> None:
     assert tosa.delegation == (0, 1)
     assert tosa.bytes[1] - tosa.bytes[0] == 500
     assert tosa.lowering is not None
-    assert 1 <= tosa.lowering <= 2  # the cell that takes a millisecond says nothing
+    assert 1 <= tosa.lowering <= 2  # A cell that takes a millisecond is not compared.
 
 
 def test_times_of_other_hosts_are_not_compared(tmp_path: Path) -> None:

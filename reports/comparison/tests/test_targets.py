@@ -1,4 +1,4 @@
-"""Two targets held against each other: who is wrong alone, and what both get wrong."""
+"""Comparisons of two targets: cells that one gets wrong alone, and cells that both get wrong."""
 
 from __future__ import annotations
 

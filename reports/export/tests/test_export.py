@@ -59,7 +59,7 @@ def test_every_table_reads_back_from_parquet_unchanged(tmp_path: Path, name: str
     ):
         table = tables.TABLES[name](run)
         back = pd.read_parquet(io.BytesIO(export.render([run], "parquet", name)))
-        # A table without rows has columns of no known type.
+        # The columns of a table without rows have no known type.
         assert_frame_equal(back, table, check_dtype=len(table) > 0, check_index_type=False)
         for style in ("csv", "json"):
             assert export.render([run], style, name)
@@ -94,7 +94,7 @@ def test_csv_has_no_cell_that_a_spreadsheet_runs(tmp_path: Path) -> None:
     back = [error.removeprefix("'") for error in errors[3:]]
     assert back[:4] == EVIL[:4]
     assert back[7:] == EVIL[7:]
-    # What a spreadsheet with another separator would split is inside quotes.
+    # Text that a spreadsheet with another separator would split is quoted.
     assert '"a;=1"' in content
     assert [row["sqnr_db"] for row in rows[:3]] == ["inf", "nan", ""]
     assert rows[1]["bound_used"] == "-inf"

@@ -40,7 +40,7 @@ def night(
 
 
 def words(root: Path, said: Sequence[Status | None], **fields: Any) -> None:
-    """One cell through nights; None where it has no record."""
+    """One cell in successive runs; None where a run has no record of it."""
     for number, status in enumerate(said):
         record = cell("add/a", status=status or Status.PASSED, error=f"error of {number}")
         cells = [] if status is None else [record]

@@ -1,4 +1,4 @@
-"""Step detection: planted steps are found where they are, and nothing else is."""
+"""Step detection finds planted steps at their places, and no others."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_outliers_are_no_step_and_do_not_hide_one(size: float, width: int) -> No
     assert len(changes) == 200
     assert all(values[change.last_before, change.series] < 1.5 for change in changes)
     assert all(1.5 < values[change.first_after, change.series] < 4.5 for change in changes)
-    # Outliers beside the step have neither level, and widen the range.
+    # Outliers near the step belong to neither level, and widen the range.
     assert all(85 <= change.last_before < 90 <= change.first_after <= 92 for change in changes)
 
 

@@ -1,4 +1,4 @@
-"""What a history tells: trends, steps, flaky cells, first bad runs, and how it is printed."""
+"""Trends, steps, flaky cells and first bad runs of a history, and their output."""
 
 from __future__ import annotations
 

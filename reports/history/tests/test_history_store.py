@@ -1,4 +1,4 @@
-"""A folder of runs as a history: what is read, kept, said and left out."""
+"""A folder of runs as a history: runs that are read, stored, reported and omitted."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
     assert past.runs["complete"].tolist() == [True, False]
     assert past.runs["missing"].tolist() == [0, 1]
     assert history.trends(past)["cells"].tolist() == [2, 2]
-    # The part's own folder beside it: the same run, which counts once.
+    # The part's own folder is the same run, which counts once.
     night(tmp_path, 0, cells[:2], name="linux-1", environment=linux)
     # Another shard of the same host and second is another run.
     night(tmp_path, 0, [cell("c")], name="linux-0", environment=linux)

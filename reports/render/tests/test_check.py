@@ -1,4 +1,4 @@
-"""A check of one model: a row a target, reasons once, and what helps where a pass is vacuous."""
+"""Report of a check of one model: a row per target, each reason once, advice for vacuous passes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def vacuous(
     cause: VacuousCause, target: str = "xnnpack:fp32", constant: float | None = 0.0
 ) -> Cell:
     why = Vacuity(cause=cause, passing_elements=997, constant=constant)
-    fine = numerics(conclusive_share=0.0)  # of an older record, which does not say why
+    fine = numerics(conclusive_share=0.0)  # An older record has no reason.
     row = numerics(output=1, name="['logits']", conclusive_share=0.003, elements=1000, vacuous=why)
     return cell("net", target, numerics=[row, fine] if cause is VacuousCause.SPREAD else [row])
 
@@ -145,7 +145,7 @@ def test_a_vacuous_pass_names_the_output_the_reason_and_a_remedy(
     assert "1 vacuous pass: no evidence" in text
     assert says in text
     assert advises in text
-    # Nobody is told to do what was done.
+    # Advice that was already followed is not given again.
     assert "trained" not in text
     assert "--inputs" not in text
     assert "NOTHING PASSED" in text

@@ -1,4 +1,4 @@
-"""The text of an issue says what a maintainer of a backend asks for first."""
+"""The text of an issue has the facts that a maintainer of a backend asks for first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_issue_has_its_summary_numbers_versions_and_commands(tmp_path: Path) 
     told = issue_text(run.cells[0], CellOutcome.from_cell(run.cells[0]), run.info)
     assert told.startswith("### gelu/tanh@xnnpack:fp32: mismatch in stage compare\n")
     assert "| call 0, output 0 | [0, 3] | 1.5 | 1 | 0.5 | 1e-06 | 3 of 12 |" in told
-    assert told.count("| call") == 1  # what conforms is no part of it
+    assert told.count("| call") == 1  # Conforming outputs are not part of it.
     assert "conform repro gelu/tanh@xnnpack:fp32 --seed 0 --script show.py" in told
     assert "executorch 1.5.1, torch 2.13.0, Python 3.11.7, Linux 6, x86_64, native runtime" in told
     assert told.count("```") % 2 == 0

@@ -1,4 +1,4 @@
-"""The table of models: what each costs on each target, where it errs, and what was otherwise."""
+"""The table of models: cost and errors on each target, and differences from another run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_model_is_a_row_with_its_cost(tmp_path: Path) -> None:
         "Bytes": "544 kB",
         "Constants": "521 kB",
         "Stored twice": "65.5 kB",
-        # From export to the program: what building it took is no lowering.
+        # From export to the program: building the model is not part of lowering.
         "Lowering time": "4.0 s",
         "Lowering peak": "210 MiB",
         "Execution peak": "40 MiB",
@@ -122,7 +122,7 @@ def test_differences_from_the_other_run_are_listed(tmp_path: Path) -> None:
         "Bytes": Figure("544 kB", "479 kB", is_worse=True),
         "Constants": Figure("521 kB", "455 kB"),
         "Stored twice": Figure("65.5 kB", "0 B", is_worse=True),
-        # Lowering took a tenth more and held some more, as it does on any day.
+        # Lowering took a tenth longer and used a little more memory, as happens by chance.
         "Execution peak": Figure("40 MiB", "90 MiB", is_worse=False),
         "Steady": Figure("120 µs", "990 µs", is_worse=False),
     }

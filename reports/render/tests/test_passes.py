@@ -1,4 +1,4 @@
-"""Cells with passes stand beside those without."""
+"""Cells with passes are listed beside cells without."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_effects_of_passes_are_side_by_side(tmp_path: Path) -> None:
         ],
     )  # fmt: skip
     found = {row[1]: dict(zip(HEADER, row, strict=True)) for row in rows(run)}
-    # What is not kept first, what changed nothing last.
+    # Properties that are not kept are first, passes without effect last.
     cse, lift, none = "mlx:fp32-passes +cse", "xnnpack:fp32 +lift", "mlx:fp32 -passes"
     assert [*found] == [cse, lift, none]
     assert found[lift] == {

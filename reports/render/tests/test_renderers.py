@@ -1,4 +1,4 @@
-"""What the terminal, Markdown and HTML reports say, and that text in a record stays text."""
+"""Contents of the terminal, Markdown and HTML reports; text in a record stays text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests and benchmarks; a test without one skips and says why."""
+"""A headless Chromium for tests and benchmarks; tests without one are skipped with a reason."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a page; afterwards nothing may have been logged, asked of the network or raised."""
+    """Open a page; fail if it logs, requests or raises anything."""
     contexts, problems = [], []
 
     def open_page(address: str, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A few synthetic nights in one folder: something of everything that the dashboard shows."""
+"""A few synthetic nightly runs in one folder, with every feature that the dashboard shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ("../../up", "a/../../b", ".", "..", "/etc/passwd", "nul\x00", LONG, EVI
 
 
 def store(folder: Path, *, nights: int = 5, cases: int = 40) -> Path:
-    """Runs of five nights: cells break, are fixed, flicker, get worse, come and go."""
+    """Five nightly runs: cells break, are fixed, are flaky, get worse, appear and disappear."""
     base = large(folder.parent / "base", cases=cases)
     for night in range(nights):
         choose = random.Random(night)
@@ -57,7 +57,7 @@ def _aged(item: Cell, at: int, night: int, choose: random.Random) -> Cell | None
     elif at % 37 == 5 and night % 2 and made.status is Status.PASSED:
         made.status, made.stage, made.error = Status.MISMATCH, "compare", "over its bound"
     elif made.severity is not None:
-        # At times as in older records, which do not say.
+        # Some without a time, as in older records.
         made.severity = [*Severity, None][(at + night) % 5]
     if made.numerics and at % 7 == 0:
         worse = choose.choice([-20.0, -3.0, -2.9, 0.0, 4.0, float("nan"), float("-inf")])
@@ -86,7 +86,7 @@ def _aged(item: Cell, at: int, night: int, choose: random.Random) -> Cell | None
 
 
 def hostile(folder: Path) -> Path:
-    """Two runs in which every text is markup, script, or a name that wants out of its folder."""
+    """Two runs in which every text is markup, a script, or a path that leaves its folder."""
     fields: dict[str, Any] = {
         "status": Status.FAILED, "stage": EVIL, "error": EVIL, "traceback": EVIL, "suite": EVIL,
         "tags": [EVIL], "worker": EVIL, "runtime": EVIL, "op": EVIL, "stages": {EVIL: 1.0},

@@ -1,4 +1,4 @@
-"""The files of the dashboard: where they go, what is in them, and what is left when it fails."""
+"""The files of the dashboard: their places, their contents, and cleanup after a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _data(index: Path) -> Path:
 
 
 def _value(file: Path) -> Any:
-    """What the browser would parse out of a data file."""
+    """The value that a browser would parse from a data file."""
     content = file.read_text(encoding="utf-8")
     body = re.fullmatch(r"conform\.put\('[\w/]+','(.*)'\);\n", content)
     assert body is not None

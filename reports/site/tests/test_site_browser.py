@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, opened from disk: what a reader can do, and what must not be."""
+"""The dashboard in a real browser, opened from disk: features for readers, and safety."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = chromium.needed
 VIEWS = ["", "#/cells", "#/compare", "#/changes", "#/limitations"]
 
 
-# Texts whose contrast with their ground is below what WCAG 2 asks for (AA).
+# Texts whose contrast with their background is below the WCAG 2 minimum (AA).
 _FAINT = """() => {
   const linear = (value) => value <= 0.04 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   const channel = (value) => linear(value / 255);
@@ -102,7 +102,7 @@ def test_search_and_filters_live_in_the_address_and_a_link_shows_the_same(
 def test_cells_and_changes_are_sorted_by_severity_and_show_it(
     opened: Callable[..., Any], tmp_path: Path
 ) -> None:
-    # In no order at all; one record is of an older schema and does not say.
+    # In no order; one record has an older schema, without this field.
     found = [Severity.MINOR, Severity.CRITICAL, None, Severity.NEGLIGIBLE, Severity.MAJOR]
     names = [f"add/{number}" for number in range(len(found))]
     wrong = [

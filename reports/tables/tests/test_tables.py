@@ -1,4 +1,4 @@
-"""The pandas tables hold every record, and count what has none."""
+"""The pandas tables hold every record, and count cells without records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_frame_has_one_row_per_record_and_totals_one_count_per_cell(
     records: list[Cell], others: list[str]
 ) -> None:
     expected = [*(record.id for record in records), *others]
-    # Not through a folder: loading leaves out what contradicts itself.
+    # Not through a folder: loading omits records that contradict themselves.
     info = RunInfo(expected=list(dict.fromkeys(expected)))
     run = Run(path=Path("r"), info=info, cells=records)
     table = tables.frame(run)

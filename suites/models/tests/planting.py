@@ -1,4 +1,4 @@
-"""Recipes whose programs carry a wrong weight."""
+"""Recipes whose programs have a wrong weight."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class WrongWeight(Partitioner):  # type: ignore[misc]  # executorch has no types
 
 
 def make_wrong_weight_recipe(target: str, weight: torch.Tensor, factor: float) -> Recipe:
-    """Make the recipe of a target whose programs have a factor on half a weight."""
+    """Make a recipe whose programs have half of a weight scaled."""
     recipe = registry.recipe(Target.parse(target))
     return replace(
         recipe,
         partitioners=lambda: [WrongWeight(weight, factor), *recipe.partitioners()],
-        explain=None,  # asks the recipe's own partitioners
+        explain=None,  # Uses the recipe's own partitioners.
     )

@@ -1,4 +1,4 @@
-"""Each rule of the Metal runtime's contract fires where it should, and only there."""
+"""Each rule of the Metal runtime's contract reports its violations, and nothing else."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_each_rule_has_a_call_that_breaks_it():
             {"tensor": meta(1, 32, 80, 80, strides=(819200, 1, 10240, 128))},
             PACKED_COPIES,
         ),
-        # A float32 mask beside bfloat16 queries.
+        # A float32 mask with bfloat16 queries.
         (
             "mps__scaled_dot_product_attention_math_for_mps",
             {
@@ -102,7 +102,7 @@ def test_known_defects_carry_their_link(function, changes, link):
 
 
 def test_a_bias_expanded_with_stride_zero_is_copied_densely():
-    """It was refused before reinterpret_tensor copied; what is left of it goes to kernels."""
+    """Refused before reinterpret_tensor copied; kernels get the part within the buffer."""
     view = bind(PREFIX + "_reinterpret_tensor", meta(5, origin="constant"), 2, (3, 5), (0, 1), 0)
     assert check(view) == []
     expanded = meta(3, 5, strides=(0, 1))
@@ -128,7 +128,7 @@ def test_a_batch_of_one_may_come_with_a_stride_that_bmm_refuses():
 
 @pytest.mark.parametrize(("name", "alone"), [("stride", 1), ("padding", 0), ("dilation", 1)])
 def test_one_number_may_replace_a_list_if_it_is_also_the_default(name, alone):
-    """``padding="valid"`` comes as one 0 for two dimensions."""
+    """``padding="valid"`` is passed as one 0 for two dimensions."""
     assert check(call(PREFIX + "mps_convolution", {name: (alone,), f"{name}_len": 1})) == []
     empty = {name: (alone,), "input": meta(1, 4, 2, 2), "padding": (0,), "padding_len": 1}
     [found] = check(call(PREFIX + "mps_convolution", empty))

@@ -1,4 +1,4 @@
-"""Wrappers written by hand, in the form that Inductor gives them."""
+"""Hand-written wrappers in the form that Inductor generates."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def wrapper(
     constants: Sequence[tuple[str, str, str]] = (),
     kernels: Sequence[str] = (),
 ) -> str:
-    """A wrapper whose inputs are called arg0, arg1, ...; constants are name, shape, strides."""
+    """A wrapper with inputs arg0, arg1, ...; constants are given as name, shape and strides."""
     taken = "".join(f"    auto arg{i} = std::move(inputs[{i}]);\n" for i in range(inputs))
     for index, (name, _, _) in enumerate(constants):
         taken += f"    [[maybe_unused]] auto& {name} = constants_->at({index});\n"
@@ -132,5 +132,5 @@ def launch(kernel: str, target: str, source: str, threads: str) -> str:
 
 
 def output(name: str, index: int = 0) -> str:
-    """A statement that hands out a tensor."""
+    """A statement that returns a tensor to the caller."""
     return f"output_handles[{index}] = {name}.release();\n"

@@ -1,7 +1,8 @@
-"""Bugs that were found on devices: each turns a case red when what keeps it away is undone.
+"""Defects that were found on devices: a case is red when the rule that avoids its defect is
+removed.
 
-A rule of the contract is undone by taking it out; the kernel or the memory is then made to behave
-as the runtime's, to show that the rule stands for a wrong result.
+For a rule of the contract, the test removes the rule and lets the kernel or the memory behave as the
+runtime's does, which gives a wrong result.
 """
 
 from __future__ import annotations

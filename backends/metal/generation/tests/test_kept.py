@@ -1,4 +1,4 @@
-"""Kept code is taken for the program that it was made of, where it was made, and no other."""
+"""Cached code is used only for the program and environment that it was generated for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[ExportedProgram]:
-    """The programs that Inductor was asked for."""
+    """The programs that Inductor was called with."""
     asked: list[ExportedProgram] = []
     run = generate._run
 
@@ -229,7 +229,7 @@ def test_settings_distinguish_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A package that generates, as pip leaves it."""
+    """A package that generates code, as pip installs it."""
     code, told = tmp_path / "generating", tmp_path / "generating-1.0.dist-info"
     for place in (code, told):
         place.mkdir()

@@ -281,7 +281,7 @@ def scatter(body, indices=(0, 1, 1, -4, 3)):
 
 
 def test_a_store_at_loaded_indices_may_meet_another():
-    """PyTorch leaves open which of several values for one index stays: any of them."""
+    """PyTorch does not specify which of several values for one index remains."""
     out = scatter("out_ptr0[tmp3] = static_cast<float>(tmp1);")
     assert out[0] in (1, 4)
     assert out[1] in (2, 3)

@@ -1,7 +1,7 @@
 """Programs assembled by hand, for instructions and fields that executorch never emits.
 
-No module lowers to these, so no cell of a suite reaches them; but a payload may hold them. What
-they compute is taken from NumPy or torch, or worked out beside them.
+No module lowers to these, so no cell of a suite executes them, but a payload may contain them.
+Expected results come from NumPy or torch, or are given with the program.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _number(operation: Any, a: int, b: int, expected: int) -> Assembled:
 
 
 def _rotated(x: Array, starts: Sequence[float]) -> Array:
-    """Rotary embedding over all 8 dimensions, each batch from a position of its own."""
+    """Rotary embedding over all 8 dimensions, with a separate position for each batch."""
     positions = numpy.array(starts)[:, None, None, None] + numpy.arange(x.shape[2])[:, None]
     angles = positions * 10000.0 ** -(numpy.arange(4) / 4)
     left, right = x[..., :4], x[..., 4:]

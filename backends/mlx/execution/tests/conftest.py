@@ -1,5 +1,5 @@
-"""The process that executes payloads of tests: one a session, since tests of several modules take
-turns in a worker, and what a module holds is made anew each time it comes round."""
+"""The process that executes payloads of tests. There is one for the session, because tests of
+several modules alternate in a worker, and module fixtures would be set up again each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executes payloads in a process of its own, where a crash, a hang or a flood is a result.
+"""Execute payloads in a separate process, where a crash, a hang or a flood of output is a result.
 
 The parent talks to a server, which forks a child that executes; a child that dies is reported
 and replaced. The child has a limit of address space, and an alarm that kills it.
@@ -34,7 +34,7 @@ from backends.mlx.payload.checks import ITEM_SIZES
 from backends.mlx.payload.graph import MlxGraph, MlxSlot, SlotKind
 from harness import ProgramError
 
-# Of a payload whose tensors are small: what more than that costs is a defect.
+# For a payload with small tensors: using more than this is a defect.
 SECONDS = 10.0
 ADDRESS_SPACE = 4 * 2**30
 RESULTS_BYTES = 2**26
@@ -43,7 +43,7 @@ ELEMENTS = 2**16
 
 _LENGTH = struct.Struct("<Q")
 
-# The child has no more to do. Nothing else ends with it: BLAS may end a process with 0.
+# The child has finished. Exit without cleanup: BLAS may end a process with 0.
 _DONE = 73
 
 _Stream = IO[bytes] | io.FileIO
@@ -157,7 +157,7 @@ def _serve() -> None:
 
 
 def _said(notes: IO[bytes]) -> str:
-    """What was printed since it was last asked."""
+    """Text printed since the last call."""
     notes.seek(0)
     said = notes.read().decode(errors="replace").strip()
     notes.seek(0)
@@ -211,7 +211,7 @@ def _fail(build: Builder) -> Builder:
     raise KeyError("planted")
 
 
-# By what they make of NegNode, to see that each is noticed.
+# Faults by their effect on NegNode, to check that each is noticed.
 FAULTS: Mapping[str, Callable[[Builder], Builder]] = {
     "crash": _fault(lambda: ctypes.string_at(0)),
     "hang": _fault(_hang),
@@ -248,7 +248,7 @@ def _execute(data: bytes, named: dict[str, bytes], rng: Any, wrap: Any) -> tuple
     results: list[Any] = []
     for arguments in calls:
         results = program(arguments)
-    # What nothing reads is never computed, unless someone looks.
+    # MLX computes lazily: an unread value must be requested.
     program(calls[0], observer=_look)
     return "results", ", ".join(str(getattr(item, "shape", item)) for item in results)
 
@@ -294,7 +294,7 @@ def _argument(graph: MlxGraph, slot: MlxSlot, rng: Any) -> Any:
 
 
 def _tensor(shape: list[int], dtype: mx.Dtype, rng: Any) -> mx.array:
-    """Small numbers, most of which are good indices; or any bits, infinities among them."""
+    """Small numbers, most of them valid indices; or any bits, including infinities."""
     count = int(numpy.prod(shape))
     kind = rng.integers(0, 16)
     if kind == 0:

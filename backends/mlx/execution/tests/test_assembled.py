@@ -1,4 +1,4 @@
-"""Instructions that executorch never emits compute what they should."""
+"""Instructions that executorch never emits compute correct results."""
 
 from __future__ import annotations
 
@@ -111,6 +111,6 @@ def test_tokens_are_sampled_with_their_probabilities(sampler: MlxExecutor) -> No
     counts = numpy.bincount(tokens, minlength=20)
     expected = ROWS * numpy.array([0.5, 0.3, 0.15, *[0.0] * 17]) / 0.95
     assert (abs(counts - expected) <= 5 * numpy.sqrt(expected)).all()
-    # p = 0.6 keeps what begins below it: the first two.
+    # p = 0.6 keeps tokens whose cumulative probability begins below it: the first two.
     assert set(sampled(sampler, logits, 1.0, 20, 0.6).tolist()) == {0, 1}
     assert numpy.array_equal(tokens, sampled(sampler, logits, 1.0, 3, 1.0)), "the seed decides"

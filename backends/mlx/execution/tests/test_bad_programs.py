@@ -1,4 +1,4 @@
-"""Maps, counts, chains and declarations: what loads, and what is refused before it runs."""
+"""Maps, counts, chains and declarations: programs load, or are refused before they run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ GOOD: dict[str, Callable[[], Any]] = {
     "a million instructions": lambda: doubling(18),
 }
 
-# What is wrong: the graph, and what the error says.
+# Name of the defect: the graph, and the text of the error.
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "a newer version": (lambda: graph(version="2"), "version is 2, the runtime supports 1 at most"),
     "version text": (lambda: graph(version="one"), "version is 'one', expected an integer"),

@@ -125,7 +125,7 @@ def test_a_pool_refuses_cells_it_does_not_have(run: PoolRange) -> None:
 
 
 def test_a_rewound_ring_buffer_lacks_positions_that_the_next_token_attends() -> None:
-    """Upstream admits it; the emulation must show what the device would."""
+    """Upstream accepts it; the emulation must behave as the device would."""
     cache = make(ring(4), max_write=1)
     fed = [step(cache, position, 1, seed=10 * position) for position in range(10)]
     assert cache.rewind(6)
@@ -327,7 +327,7 @@ def test_cache_operations_that_the_runtime_refuses_are_refused(
         attend(**{**arguments, **changed})
 
 
-# What upstream's eager operator returns
+# Results of upstream's eager operator.
 
 
 @pytest.fixture

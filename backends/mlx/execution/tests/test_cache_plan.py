@@ -95,7 +95,7 @@ def test_a_negative_window_is_refused() -> None:
         LayerPolicy(-1)
 
 
-# What a program publishes
+# Constants that a program publishes.
 
 
 def program(**methods: Any) -> Program:

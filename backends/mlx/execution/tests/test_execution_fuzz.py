@@ -1,4 +1,4 @@
-"""Whatever a payload says: results, or one typed error, soon; never a crash, hang or flood.
+"""Any payload gives results or one typed error in a short time; never a crash, hang or flood.
 
 Each payload is executed in a worker process, which a defect may take along.
 """
@@ -55,9 +55,9 @@ def assembled(program: Assembled) -> mlx.MLXGraph:
 
 @functools.cache
 def seeds() -> tuple[tuple[mlx.MLXGraph, dict[str, bytes]], ...]:
-    """Programs that run: lowered ones, and what executorch never emits."""
+    """Programs that run: lowered ones, and programs that executorch never emits."""
     lowered = [(given, delegate.named_data) for delegate, given in map(real, NAMES)]
-    # Most of the others are a single node; the lowered ones come up as often as they do.
+    # Most of the others are single nodes; lowered programs are drawn as often as they are.
     return (*lowered * 8, *((assembled(program), {}) for program in PROGRAMS.values()))
 
 
@@ -77,7 +77,7 @@ def loads(data: bytes) -> bool:
 def shown(data: bytes) -> Iterator[str]:
     try:
         yield from list_instructions(reader.load(data))
-    except Exception as error:  # the defect is what matters
+    except Exception as error:  # Only the defect matters.
         yield f"(no listing: {error})"
 
 
@@ -91,7 +91,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def execute_edited(worker: Worker, given_settings: Any, make: Edited, starts: int) -> Counter[str]:
-    """Execute what ``make`` makes of one of ``starts`` beginnings, when it loads."""
+    """Execute a mutation of one of ``starts`` initial programs, if it loads."""
     seen: Counter[str] = Counter()
 
     @given_settings

@@ -1,4 +1,4 @@
-"""What made mlx crash, read beside its operands or run on: refused, and why.
+"""Programs that crashed mlx, read out of bounds or did not end are refused with a reason.
 
 Executed in a worker process, so that one that is not refused is a failure of one test.
 """

@@ -26,7 +26,7 @@ class Mlp(torch.nn.Module):
 
 
 class Counter(torch.nn.Module):
-    """Adds what it is given to a buffer."""
+    """Adds its input to a buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def test_one_program_takes_many_shapes() -> None:
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_size_below_the_bounds_is_taken_as_the_runtime_takes_it(size: int) -> None:
-    """Neither ``tensor_to_mlx`` nor ExecuTorch knows a smallest size."""
+    """Neither ``tensor_to_mlx`` nor ExecuTorch has a smallest size."""
     program = lowered(Weighted(), (torch.randn(8, 3),), dynamic_shapes=batches(4, 16))
     given = torch.randn(size, 3)
     ((out,),) = BACKEND.execute(program, [(given,)]).outputs

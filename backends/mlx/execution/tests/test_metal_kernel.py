@@ -1,4 +1,4 @@
-"""Raw Metal kernels: what MLX writes around a body, and that it computes here."""
+"""Raw Metal kernels: MLX's wrapper code around a body, and execution on the host."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_operators_of_the_delegate_conform(name: str, dtype: str) -> None:
 
 
 class Recurrence(torch.nn.Module):
-    """The gated delta rule, its state kept from call to call."""
+    """The gated delta rule with state that is kept between calls."""
 
     def __init__(self) -> None:
         super().__init__()

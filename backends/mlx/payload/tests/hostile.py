@@ -1,7 +1,7 @@
-"""Programs of one instruction whose fields and operands hardly go together.
+"""Programs of one instruction with fields and operands that rarely fit together.
 
-The types of node that have more conditions than a rank start from operands that fit, of which
-some are then changed; random ones would always fail the first condition.
+Nodes with more conditions than a rank start from operands that fit, and some of these are changed:
+random operands would always fail the first condition.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ class _Maker:
 
 
 def program(kind: str, seed: int) -> mlx.MLXGraph:
-    """An instruction of that type on inputs of its own; every result is an output."""
+    """An instruction of a type with inputs of its own; every result is an output."""
     maker = _Maker(kind, random.Random(f"{kind} {seed}"))
     node = maker.make()
     inputs = len(maker.operands)

@@ -1,4 +1,4 @@
-"""Faults to plant in the interpreter: for every node type, what an implementer gets wrong.
+"""Faults to plant in the interpreter: for every node type, the mistakes of an implementer.
 
 A fault replaces the builder of one node type. Most change a field of the node before it is built
 (an axis off by one, a dropped cast, a swapped operand), the others what the step computes
@@ -94,7 +94,7 @@ _COMMUTATIVE = frozenset(
 )
 # Every element of the result is the same.
 _CONSTANT = frozenset({"FullNode", "FullLikeNode"})
-# Not a fault: a hint for speed, or a name; which of two chains is run is `cond`'s to say.
+# Not a fault: a hint for speed, or a name; `cond` decides which of two chains runs.
 _HARMLESS = frozenset(
     {
         "precise",
@@ -125,7 +125,7 @@ class Fault:
 def faults_of(node: Node) -> Iterator[Fault]:
     """Every fault that makes sense for a node of this type and these fields."""
     for field, value in node.fields.items():
-        # The order of a set of axes says nothing, except where shifts go with them.
+        # The order of a set of axes has no effect, unless shifts belong to them.
         is_set = field in ("axes", "dims") and isinstance(value, list) and len(value) > 1
         if field in _HARMLESS or value is None or (is_set and node.kind != "RollNode"):
             continue

@@ -1,4 +1,4 @@
-"""What the payload's tests share: real programs, hand-made graphs, samples of every node type."""
+"""Shared by the payload tests: real programs, hand-made graphs, samples of every node type."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def nodes() -> tuple[str, ...]:
     return schema.load().nodes
 
 
-# Fields that rules constrain; everything else of a sample is made from its type.
+# Fields that rules constrain; all other fields of a sample are generated from their types.
 _QUANTIZED = {"mode": "affine", "group_size": 32, "bits": 4}
 _VALID: dict[str, dict[str, Any]] = {
     "GeluNode": {"approximate": "tanh"},

@@ -1,4 +1,4 @@
-"""The reader of flatbuffers finds every corruption and says where it is."""
+"""The flatbuffer reader finds every corruption and names its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads decode to what executorch put into them; bad ones are refused with one line."""
+"""Payloads decode to the values that executorch wrote; bad payloads raise a one-line error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_real_payloads_read_as_flatc_reads_them(name: str) -> None:
 
 
 def converted(given: Any, field: schema.SchemaField | None = None) -> Any:
-    """A value of executorch's dataclasses as the graph holds it."""
+    """Convert a value of executorch's dataclasses to its form in the graph."""
     if given is None and field is not None:
         return [] if field.vector else field.default
     match given:

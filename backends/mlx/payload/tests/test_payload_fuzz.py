@@ -1,4 +1,4 @@
-"""Whatever the bytes: a graph whose every reference holds, or one typed error, soon."""
+"""Any bytes give a graph whose references are valid, or one typed error, in a short time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, Node, PayloadError, SlotKind, Tid, Vid
 from backends.mlx.payload.tests.payloads import NAMES, encode, graph, mlx, nodes, real, sample
 
-# What reading may cost, whatever the payload holds.
+# Limits of the cost of reading, for any payload.
 SECONDS = 30.0
 BYTES_EACH, BYTES_ANYWAY = 100, 2**18
 
@@ -32,7 +32,7 @@ EDITS = st.lists(
 
 @functools.cache
 def seeds() -> tuple[tuple[bytes, dict[str, bytes], mlx.MLXGraph], ...]:
-    """Payloads to start from: real programs, and one that holds every type of node."""
+    """Payloads to start from: real programs, and one with every type of node."""
     every = graph([sample(kind) for kind in nodes()], [])
     bare = graph([sample(kind, full=False) for kind in nodes()], [], init_chain_idx=1)
     made = [(encode(given), {}, given) for given in (every, bare)]
@@ -102,7 +102,7 @@ def edited_bytes(seed: int, edits: list[Edit]) -> tuple[bytes, dict[str, bytes]]
     for kind, a, b in edits:
         if given:
             _BYTE_EDITS[kind % len(_BYTE_EDITS)](given, a, b)
-    # Most edits behind the header; a header of its own now and then.
+    # Most edits are after the header; a few replace the header.
     if len(given) >= 24 and edits[0][0] % 8:
         given[:24] = bytes(4) + b"MLX0" + struct.pack("<QQ", len(given), 0)
     return bytes(given), named
@@ -232,7 +232,7 @@ def items(node: Node) -> Iterator[Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> None:
-    """Lowering and the schema are no part of what is measured."""
+    """Lowering and reading the schema are excluded from the measurement."""
     reader._reader()
     for data, named, _ in seeds():
         assert survives(data, named) is not None

@@ -1,4 +1,4 @@
-"""What is said of programs, whoever emitted them."""
+"""Descriptions of programs of any origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs brought into a program's order, and what is said of those that do not fit."""
+"""Inputs are put into a program's order; inputs that do not fit are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads as text: the same lines for a program that was lowered here and for one that was not."""
+"""Payloads as text: programs lowered here and elsewhere give the same lines."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def test_show_prints_the_program_that_inspect_reads_from_bytes(target: str) -> N
     shown = [line.strip() for line in inspect(CASE, Target.parse(target))]
     lines = [line.strip() for line in describe_payload(payload(target))]
     assert len(lines) > 3
-    # A payload that ran has the shapes of its results beside its operators, and its first line a
-    # name before it.
+    # After execution, a listing has the shapes of results, and a name before its first line.
     missing = [line for line in lines if not any(line in one for one in shown)]
     allowed = sum(" <- " in line for line in lines) if target.startswith("mlx") else 0
     assert len(missing) <= allowed

@@ -97,7 +97,7 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_runs() -> None:
 
 
 def test_the_runtimes_log_is_in_the_message() -> None:
-    """Its exceptions have numbers alone."""
+    """A runtime whose exceptions contain only numbers."""
     with pytest.raises(ProgramError, match=r"0x12; .*Expected 1, but got 2") as caught:
         foreign_programs.execute("", emitted("portable:fp32"), [(torch.randn(3, 8),) * 2])
     assert "\n" not in str(caught.value)

@@ -37,7 +37,7 @@ def test_every_backend_is_there() -> None:
 
 
 def test_other_backends_are_upstreams() -> None:
-    """A folder that upstream renames would otherwise be omitted from every run."""
+    """A folder that upstream renames would otherwise be left out of every run."""
     there = Path(next(iter(executorch.__path__))) / "backends"
     assert all((there / name).is_dir() for name in ("mlx", "apple/metal", "xnnpack", "arm", "aoti"))
 

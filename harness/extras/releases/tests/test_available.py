@@ -1,4 +1,4 @@
-"""Which releases there are, and what people type."""
+"""Available releases, and their names on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release that is newer than this project: clear messages, and everything else works."""
+"""A release newer than this project gets clear messages, and all unaffected parts work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backends.metal.contract import bind, check
 from backends.metal.contract.rule import CHECKED_RELEASES
 from harness.pytest_plugin.tests.sessions import script
 
-# A private function was renamed, and another does something else now.
+# One private function is renamed, and another behaves differently.
 RENAMED = """
 from executorch.exir import pass_manager
 from executorch.exir.dialects.edge._ops import EdgeOpOverload
@@ -82,7 +82,7 @@ def test_missing_names_disable_only_parts_that_need_them() -> None:
     assert "leave it out of the target" in error
 
 
-# The schema has one node type more, and the delegate writes it where it wrote another.
+# The schema has one additional node type, which the delegate writes in place of another.
 NEWER = '''
 import json, shutil, sys
 from pathlib import Path

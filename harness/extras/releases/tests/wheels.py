@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def wheel(folder: Path, version: str, *, requires: tuple[str, ...] = ()) -> Path:
-    """A wheel of one module that says its version."""
+    """A wheel of one module that contains its version."""
     path = folder / f"executorch-{version}-py3-none-any.whl"
     info = f"executorch-{version}.dist-info"
     head = f"Metadata-Version: 2.1\nName: executorch\nVersion: {version}\n"

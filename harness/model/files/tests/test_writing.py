@@ -1,4 +1,4 @@
-"""Outputs in files, read again by those whose formats they are."""
+"""Outputs in files, read back by the libraries of the formats."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_safetensors_support_dtypes_numpy_lacks_and_shared_memory() -> None:
 @pytest.mark.parametrize(
     ("name", "outputs", "problem"),
     [
-        ("y.csv", [X], r"written to \.pt \.npz \.safetensors"),
-        ("y.npz", [X, None], "output 1 is None, which .npz has not"),
+        ("y.csv", [X], r"written as \.pt, \.npz, \.safetensors"),
+        ("y.npz", [X, None], "output 1 is None: .npz has no such type"),
         ("y.npz", [X.bfloat16()], "bfloat16: NumPy has no such dtype"),
         ("y.safetensors", ["text"], "output 0 is 'text'"),
     ],

@@ -1,4 +1,4 @@
-"""A known issue is shown by a cell where all of its signs hold, and by no other."""
+"""A known issue matches a cell with all of its signs, and no other cell."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_cell_that_has_all_signs_shows_the_issue(
         ({}, {"error": "no kernel"}),
         ({}, {"first_divergence": node_of("aten.linear.default", "float32[2] channels-last")}),
         ({}, {"first_divergence": node_of("aten.conv2d.default", "float32[1, 3, 8, 8]")}),
-        # Without its node nothing is said of an operator.
+        # A record without a node has no operator to match.
         ({}, {"first_divergence": None}),
         ({"frame": "other.py"}, {}),
         ({"program": "conv*", "calls": 3}, {}),

@@ -1,4 +1,4 @@
-"""Exact results have no rounding error: positions counted in floats, and values made of them."""
+"""Exact results have no rounding error: positions counted in floats, and values from them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_values_that_targets_round_separately_are_still_rounded(name: str) -> No
         (torch.cat([torch.zeros(5000), torch.tensor([1 / 3])]).double(), UNIT, True),
         (torch.tensor([0.0] * 5000 + [1 / 3], dtype=torch.float64), UNIT, False),
         (torch.empty(0), UNIT, True),
-        (torch.tensor([1.0]), 0.0, False),  # before any dtype is known
+        (torch.tensor([1.0]), 0.0, False),  # Before any dtype is known.
     ],
 )
 def test_digits(values: torch.Tensor, unit: float, expected: bool) -> None:

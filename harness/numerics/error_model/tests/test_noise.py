@@ -64,7 +64,7 @@ def test_sizes_are_about_the_whole() -> None:
 
 @pytest.mark.parametrize("between", [0, 6, 13, 20, 41])
 def test_two_roundings_never_cancel(between: int) -> None:
-    """A quotient and a product, far apart: every element's bound exceeds one rounding."""
+    """A quotient and a product, separated by other operators: every bound exceeds one rounding."""
     x = torch.rand(64, 64, generator=torch.Generator().manual_seed(0)) + 0.5
     y = torch.rand(64, 64, generator=torch.Generator().manual_seed(1)) + 0.5
 

@@ -1,4 +1,4 @@
-"""The files of a cell are those that ran, and other runtimes can execute them."""
+"""The saved files of a cell are the executed ones, and other runtimes can execute them."""
 
 from __future__ import annotations
 

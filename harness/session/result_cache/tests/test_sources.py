@@ -15,7 +15,7 @@ from harness.session.result_cache.imports import read_imports
 
 ROOT = Path(harness.__file__).parents[1]
 
-# Imports each suite alone, in a process forked from one that has torch, and says what was new.
+# Imports each suite in a process forked from one that has torch, and prints the new modules.
 LOADED = """
 import importlib, json, os, sys
 import torch, executorch.exir

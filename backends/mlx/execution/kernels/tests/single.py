@@ -1,6 +1,6 @@
-"""Programs of single nodes, for what a node does with operands that executorch seldom emits.
+"""Programs of single nodes, for operands that executorch seldom emits.
 
-The tests that use it name the C++ that each expectation was read from. ``Interpreter`` stands for
+The tests name the C++ source of each expectation. ``Interpreter`` stands for
 ``backends/mlx/runtime/MLXInterpreter.h`` of executorch (commit cff6f4dd), ``MlxExecutor`` for
 ``MLXExecutor.h`` beside it, ``ops`` and ``fast`` for ``mlx/ops.cpp`` and ``mlx/fast.cpp`` of the
 MLX that this executorch builds (commit 7a1d4f5c).

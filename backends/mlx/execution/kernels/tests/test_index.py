@@ -1,4 +1,4 @@
-"""Indexing kernels: what mlx's C++ refuses or broadcasts, which PyTorch would do otherwise."""
+"""Indexing kernels refuse and broadcast as mlx's C++ does, where PyTorch differs."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ EXTREMES = {
 @pytest.mark.parametrize("mask", [None, "causal"])
 @pytest.mark.parametrize("name", EXTREMES)
 def test_attention_of_scores_that_overflow_is_mlxs(name: str, mask: str | None) -> None:
-    """torch gives 0 where all scores of a row are minus infinity, mlx NaN."""
+    """torch returns 0 where all scores of a row are -inf, mlx NaN."""
     *factors, scale = EXTREMES[name]
     query, key, value = (mx.ones((1, 2, 4, 8)) * factor for factor in factors)
     attend = mx.fast.scaled_dot_product_attention

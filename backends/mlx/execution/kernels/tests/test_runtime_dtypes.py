@@ -1,4 +1,4 @@
-"""Dtypes of results, held against the sources of the delegate's runtime (see ``single``)."""
+"""Dtypes of results, compared with the sources of the delegate's runtime (see ``single``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def index(_: mx.Dtype) -> mx.Dtype:
 
 
 def accumulated(dtype: mx.Dtype) -> mx.Dtype:
-    """ops:2132, ops:2391: integers of up to 32 bits become those of 32."""
+    """ops:2132, ops:2391: integers of up to 32 bits become 32-bit integers."""
     if dtype in (mx.bool_, mx.int8, mx.int16, mx.int32):
         return mx.int32
     return mx.uint32 if dtype in (mx.uint8, mx.uint32) else dtype
@@ -98,7 +98,7 @@ UNARY_RULES = {
     "SqrtNode": Rule(at_least_float, "ops:3909"),
     "RsqrtNode": Rule(at_least_float, "ops:3918"),
     "BitwiseInvertNode": Rule(same, "ops:6447", frozenset(FLOATS)),
-    # trunc, ops:3089: integers as they are; of booleans a selection between ceil and floor.
+    # trunc, ops:3089: integers are unchanged; booleans select between ceil and floor.
     "TruncNode": Rule(same, "ops:3089"),
 }
 COMPOSED_RULES = {

@@ -1,4 +1,4 @@
-"""Refusals of single nodes, held against the sources of the delegate's runtime (see ``single``)."""
+"""Refusals of single nodes, compared with the delegate's runtime sources (see ``single``)."""
 
 from __future__ import annotations
 
