@@ -1,7 +1,7 @@
 """Defects that were found on devices: a case is red when the rule that avoids its defect is
 removed.
 
-For a rule of the contract, the test removes the rule and lets the kernel or the memory behave as the
+For a rule of the contract, the test removes the rule and lets the kernel or memory behave as the
 runtime's does, which gives a wrong result.
 """
 

@@ -158,7 +158,7 @@ def test_a_run_that_would_be_of_two_things_is_refused_by_what_differs(stopped: P
     changed("python", "3.9.1")
     assert "Python is" in refused(stopped)
     changed("git_commit", "a" * 40)
-    assert "the checkout is not known, was aaaaaaaaaaaa" in refused(stopped)
+    assert "the checkout is unknown, was aaaaaaaaaaaa" in refused(stopped)
     info.write_text(json.dumps(said))
     assert "its seed is 0" in refused(stopped, "--seed", "1")
     suite = stopped / "suites" / "small.py"
