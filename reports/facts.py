@@ -18,6 +18,8 @@ from reports.numbers import was_lowered
 NO_REASON = "no reason given"
 FIRST_NODE = "first diverging node"
 
+_SLOWEST_OPERATORS = 4
+
 
 def cell_environment(info: RunInfo, part: str | None) -> Environment:
     """The environment in which a cell ran; in a merged run, the environment of its part."""
@@ -269,7 +271,23 @@ def program(cell: Cell) -> str:
 def calls(cell: Cell) -> str:
     """Time of the first call and of later calls of the program; empty if not measured."""
     known = (("first", cell.first_seconds), ("steady", cell.steady_seconds))
-    return ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
+    times = ", ".join(f"{name} {text.seconds(one)}" for name, one in known if one is not None)
+    return _join(times, run_profile(cell))
+
+
+def run_profile(cell: Cell) -> str:
+    """Time of delegates and fallback nodes in the runtime, and of the slowest operators; empty if
+    not measured."""
+    profile = cell.profile
+    if profile is None or not profile.fallback:
+        return ""
+    slowest = sorted(profile.fallback.items(), key=lambda item: -item[1])[:_SLOWEST_OPERATORS]
+    named = ", ".join(f"{name} {text.seconds(spent)}" for name, spent in slowest)
+    fallback = text.seconds(sum(profile.fallback.values()))
+    return (
+        f"delegates {text.seconds(profile.delegates)}, fallback nodes {fallback} "
+        f"({profile.fallback_share:.0%}): {named}"
+    )
 
 
 def tested_sizes(cell: Cell) -> str:

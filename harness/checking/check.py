@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.checking.dynamic_dimensions import parse_dynamic
 from harness.checking.input_layout import explain_layout
 from harness.checking.model_sources import CheckedModel, InputSet, as_given, case_name
 from harness.errors import UsageError
+from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
@@ -161,14 +163,33 @@ def check_cell(
         recipe=graph_passes.add_passes_to_recipe(target, passes),
         continue_past_defects=past_defects,
     )
+    compared: list[Tester] = []
+
+    def note(tester: Tester) -> None:
+        compared.append(tester)
+        if on_compared is not None:
+            on_compared(tester)
+
     cell = run(
         case,
         save=save,
         meter=meter,
-        on_compared=on_compared,
+        on_compared=note,
         on_failure=on_failure,
         on_lowered=on_lowered,
         shared_work=shared_work,
     )
     explain_layout(case, cell, seed, run)
+    for tester in compared:
+        _add_profile(cell, tester)
     return cell
+
+
+def _add_profile(cell: Cell, tester: Tester) -> None:
+    """Measure the time of delegates and fallback nodes, if the ExecuTorch runtime ran the cell."""
+    if cell.runtime == "native" and cell.delegation.delegates:
+        attempt = tester.attempt
+        with contextlib.suppress(RuntimeError):  # without a profile the check is complete as well
+            cell.profile = profile_program(
+                attempt.lowered.data, attempt.calls[0], cell.first_seconds or 0.0
+            )

@@ -17,7 +17,7 @@ import msgspec
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
-from harness.record.program_data import Defect, Dimension, Encoding
+from harness.record.program_data import Defect, Dimension, Encoding, RunProfile
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -285,7 +285,8 @@ class Cell(msgspec.Struct, kw_only=True):
     stage raised; ``vendor_frame`` the innermost line of a vendor's Python, relative to
     ``site-packages``. ``first_divergence`` is the result of tracing; ``trace_skipped`` says why a
     model with wrong outputs has none. ``known_issues`` are those whose conditions the cell meets;
-    they change neither ``status`` nor exit codes. ``attempts`` says how each earlier attempt ended,
+    they change neither ``status`` nor exit codes. ``profile`` is measured by checks alone, in the
+    ExecuTorch runtime. ``attempts`` says how each earlier attempt ended,
     of a cell that lost its worker or process.
 
     Origin. ``source`` is the suite's line that makes the case, ``suites/ops/unary.py:12``.
@@ -343,6 +344,7 @@ class Cell(msgspec.Struct, kw_only=True):
     side_effects: list[str] = []
     vendor_frame: str = ""
     known_issues: list[KnownIssueRef] = []
+    profile: RunProfile | None = None
 
     @property
     def id(self) -> str:

@@ -31,6 +31,21 @@ class Dimension(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.low} and more" if self.high is None else f"{self.low} to {self.high}"
 
 
+class RunProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one execution in the ExecuTorch runtime: of all delegates, and of the kernels of
+    fallback nodes by operator, such as ``erf.out``."""
+
+    delegates: float = 0.0
+    fallback: dict[str, float] = {}
+
+    @property
+    def fallback_share(self) -> float:
+        """The share of fallback nodes, from 0 to 1."""
+        fallback = sum(self.fallback.values())
+        whole = fallback + self.delegates
+        return fallback / whole if whole else 0.0
+
+
 class Encoding(msgspec.Struct, frozen=True, kw_only=True):
     """A quantized weight of a program, in a layout that backends share.
 

@@ -147,6 +147,8 @@ def _times(cells: Sequence[Cell], out: Console) -> None:
         ]
         total = safe_text(text.seconds(cell.seconds))
         grid.add_row(safe_text(cell.target), total, safe_text(", ".join(stages), "dim"))
+        if profile := facts.run_profile(cell):
+            grid.add_row("", "", safe_text(f"in the runtime: {profile}"))
     out.print(grid)
 
 

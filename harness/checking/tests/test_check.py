@@ -127,3 +127,26 @@ def test_misuse_is_an_error_and_no_cell() -> None:
         CaseError, match=r"Net on the inputs example: the module itself cannot run: .*shapes"
     ):
         harness.check(net, torch.randn(3, 5), "null:eager")
+
+
+class Mixed(torch.nn.Module):
+    """XNNPACK takes the linear layer and leaves two operators to the runtime's kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.erf(self.layer(x)).cumsum(0)
+
+
+def test_a_native_cell_has_the_time_of_its_delegates_and_fallback_nodes() -> None:
+    native, emulated = harness.check(Mixed(), (torch.randn(32, 64),), "xnnpack:fp32,mlx:fp32")
+    profile = native.profile
+    assert profile is not None
+    assert set(profile.fallback) == {"erf.out", "cumsum.out"}
+    assert min(profile.delegates, *profile.fallback.values()) > 0
+    assert 0 < profile.fallback_share < 1
+    assert harness.Cell.from_json(native.to_json()).profile == profile
+    assert emulated.runtime != "native"
+    assert emulated.profile is None
