@@ -1,4 +1,4 @@
-"""Arm's quantizer drops what a model writes to its buffers in place."""
+"""Arm's quantizer drops in-place writes of a model to its buffers."""
 
 import torch
 from common import Observation, main

@@ -1,4 +1,4 @@
-"""Arm's DecomposeVarPass makes a variance of all elements one of shape [1]."""
+"""Arm's DecomposeVarPass returns shape [1] for the variance of all elements."""
 
 import torch
 from common import Observation, main

@@ -1,6 +1,6 @@
-"""What the scripts of this folder share: how a finding is tried, and how a program runs.
+"""Shared by the scripts of this folder: run a finding, lower a module, execute a program.
 
-Nothing here belongs to the harness: torch and executorch are enough.
+They need torch and executorch, and nothing of this project.
 """
 
 import importlib.metadata
@@ -17,7 +17,7 @@ SHOWS, GONE, CANNOT_TRY = 1, 0, 2
 """Exit codes: the defect shows, it is gone, it cannot be tried here."""
 
 warnings.filterwarnings("ignore")
-logging.disable(logging.WARNING)  # what packages say of themselves as they are imported
+logging.disable(logging.WARNING)  # Messages that packages print when they are imported.
 try:
     import torch
     from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
@@ -27,16 +27,16 @@ except ImportError as error:
 
 
 class CannotTry(Exception):
-    """Something that the finding needs is not on this machine."""
+    """This machine lacks something that the finding needs."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What a script saw.
+    """The results of a script.
 
     Attributes:
-        expected: what a right implementation gives.
-        observed: what came.
+        expected: the result of a correct implementation.
+        observed: the actual result.
         wrong: whether the defect shows.
     """
 
@@ -46,9 +46,9 @@ class Observation:
 
 
 def main(observe: Callable[[], Observation]) -> NoReturn:
-    """Try a finding, print what was expected and what came, and exit with one of the codes.
+    """Run a finding, print the expected and the observed result, and exit with one of the codes.
 
-    An exception that is not the defect itself is not taken for it: it exits with CANNOT_TRY.
+    Exceptions other than the defect itself exit with CANNOT_TRY.
     """
     print(f"{_versions()}, {platform.system()} {platform.machine()}")
     try:
@@ -68,18 +68,18 @@ def main(observe: Callable[[], Observation]) -> NoReturn:
 def lower(
     module: torch.nn.Module, inputs: tuple[Any, ...], *partitioners: Any, **options: Any
 ) -> EdgeProgramManager:
-    """Export a module and lower it, as the documentation of executorch does."""
+    """Export a module and lower it, as in executorch's documentation."""
     exported = torch.export.export(module.eval(), inputs)
     return to_edge_transform_and_lower(exported, partitioner=list(partitioners), **options)
 
 
 def execute(program: bytes, inputs: Sequence[Any]) -> list[Any]:
-    """What the native runtime returns for one call of ``forward``."""
+    """Run one call of ``forward`` in the native runtime."""
     return load(program).execute(list(inputs))
 
 
 def load(program: bytes) -> Any:
-    """The method ``forward``, loaded by the native runtime.
+    """Load the method ``forward`` in the native runtime.
 
     Raises:
         CannotTry: this executorch has no Python bindings.

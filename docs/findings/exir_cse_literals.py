@@ -1,4 +1,4 @@
-"""Exir's CSE pass takes a number for the value that it has given that number."""
+"""Exir's CSE pass confuses a number with the value that has this value number."""
 
 import torch
 from common import Observation, execute, main

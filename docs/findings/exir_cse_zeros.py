@@ -1,4 +1,4 @@
-"""Exir's CSE pass takes 0.0 and -0.0 for one number."""
+"""Exir's CSE pass treats 0.0 and -0.0 as one number."""
 
 import torch
 from common import Observation, execute, main

@@ -1,10 +1,11 @@
-"""exir gives a picture of batch size 1 a dim order that no kernel takes."""
+"""Exir gives a picture of batch size 1 a dim order that no kernel accepts."""
 
 import torch
 from common import Observation, execute, lower, main
 from executorch.exir._serialize._program import deserialize_pte_binary
 
-# As pictures are loaded: rows, columns, channels of uint8; then channels first, and a batch of one.
+# As pictures are usually loaded: rows, columns, channels of uint8; then permuted, with a batch of
+# one.
 PICTURE = torch.arange(4 * 5 * 3, dtype=torch.uint8).reshape(4, 5, 3)
 
 

@@ -1,4 +1,4 @@
-"""Exir's reinplace pass writes over values that the program returns."""
+"""Exir's reinplace pass overwrites values that the program returns."""
 
 import torch
 from common import Observation, execute, main

@@ -1,4 +1,4 @@
-"""exir's look at the dtypes of a split makes the length of the example the only one."""
+"""Exir's dtype check of a split makes the length of the example the only one."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def shape_of_five(**options: Any) -> Any:
         Split().eval(), (torch.randn(6, 4),), dynamic_shapes=({0: rows},)
     )
     edge = to_edge(exported, compile_config=EdgeCompileConfig(**options))
-    data = bytes(edge.to_executorch().buffer)  # the method reads it as long as it runs
+    data = bytes(edge.to_executorch().buffer)  # The method reads the program while it runs.
     program = load(data)
-    program.execute([torch.randn(6, 4)])  # the example's length is fine either way
+    program.execute([torch.randn(6, 4)])  # The length of the example always works.
     try:
         return list(program.execute([torch.randn(5, 4)])[0].shape)
     except RuntimeError as error:

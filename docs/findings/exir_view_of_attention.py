@@ -1,4 +1,4 @@
-"""Exir cannot lower a view of what attention returns."""
+"""Exir cannot lower a view of attention's result."""
 
 import torch
 from common import Observation, main
@@ -15,7 +15,7 @@ def observe() -> Observation:
     from executorch.exir import to_edge_transform_and_lower
 
     program = torch.export.export(Flat(), INPUTS)
-    program.run_decompositions()  # torch's own takes it apart
+    program.run_decompositions()  # torch's own table decomposes attention.
     try:
         to_edge_transform_and_lower(program)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Inductor takes a buffer of one element for a constant, although the program writes to it."""
+"""Inductor treats a buffer of one element as a constant, although the program writes it."""
 
 import tempfile
 from pathlib import Path
@@ -18,7 +18,7 @@ class Counted(torch.nn.Module):
 
 
 def observe() -> Observation:
-    """Compiled for the host: what Metal's backend calls, and no Mac is needed."""
+    """Compile for the host with AOTInductor, as Metal's backend does; no Mac is needed."""
     x = torch.zeros(2)
     program = torch.export.export(Counted(), (x,)).run_decompositions()
     with tempfile.TemporaryDirectory() as folder:

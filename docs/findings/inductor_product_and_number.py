@@ -1,5 +1,5 @@
-"""Inductor with max_autotune cannot compile a matrix product and a tensor without dimensions, and
-Metal's backend asks for max_autotune."""
+"""Inductor cannot compile a matrix product plus a 0-D tensor with max_autotune, which Metal's
+backend enables."""
 
 import torch
 from common import Observation, main

@@ -1,6 +1,6 @@
-"""Inductor's Metal kernels let every lane of a reduction read and write a buffer that they change.
+"""Inductor's Metal kernels let every lane of a reduction read and write the same buffer element.
 
-The kernel is generated for MPS, which takes no Mac, and read.
+The script generates the kernel for MPS, which needs no Mac, and reads its source.
 """
 
 import re
@@ -16,7 +16,8 @@ def add_largest(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
 
 
 def generated() -> str:
-    """What ``torch.compile(add_largest, dynamic=True)`` generates on a Mac for a dynamic length."""
+    """Generate the code of ``torch.compile(add_largest, dynamic=True)`` for a Mac and a dynamic
+    length."""
     from torch._inductor.debug import DebugContext
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V

@@ -1,5 +1,5 @@
-"""MLX writes a payload that its runtime cannot load where two delegates read one constant, and one
-of them twice."""
+"""MLX writes a payload that its runtime cannot load if two delegates read one constant, and one of
+them reads it twice."""
 
 import torch
 from common import Observation, main

@@ -1,4 +1,4 @@
-"""MLX's ItemIntNode reads four bytes of a bool, which has one."""
+"""MLX's ItemIntNode reads four bytes of a bool, which has one byte."""
 
 import subprocess
 import tempfile
@@ -9,7 +9,7 @@ import torch
 from common import CannotTry, Observation, main
 from mlx_package import content, install
 
-# What exec_item_int (backends/mlx/runtime/MLXInterpreter.h) does with its operand: item<int>().
+# exec_item_int (backends/mlx/runtime/MLXInterpreter.h) calls item<int>() on its operand.
 PROGRAM = """
 #include <iostream>
 #include "mlx/mlx.h"
@@ -29,7 +29,7 @@ class Sample(torch.nn.Module):
 
 
 def reads_of_bools() -> list[str]:
-    """The comparisons whose result, a bool, an ItemIntNode of the lowered program reads."""
+    """Comparisons of the lowered program whose bool result an ItemIntNode reads."""
     install()
     from executorch.backends.mlx import custom_ops  # noqa: F401
 
@@ -44,7 +44,7 @@ def reads_of_bools() -> list[str]:
 
 
 def item_of_false() -> int:
-    """What mlx's own C++ gives for ``item<int>()`` of a false that has true behind it."""
+    """Run mlx's own C++: ``item<int>()`` of a false with true in the next bytes."""
     found = find_spec("mlx")
     root = Path(next(iter(found.submodule_search_locations))) if found else Path()
     if not (root / "include" / "mlx" / "array.h").exists():

@@ -1,4 +1,4 @@
-"""MLX's default passes break its own KV cache: the module lowers without them only."""
+"""MLX's default passes break its own KV cache: the module lowers only without them."""
 
 import torch
 from common import Observation, main

@@ -1,4 +1,4 @@
-"""MLX makes a number beside an integer tensor an integer: x < 2.5 becomes x < 2."""
+"""MLX converts a number to an integer beside an integer tensor: x < 2.5 becomes x < 2."""
 
 import torch
 from common import CannotTry, Observation, main

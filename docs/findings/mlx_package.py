@@ -1,7 +1,7 @@
-"""Makes executorch's MLX backend importable where its wheel lacks the generated modules.
+"""Make executorch's MLX backend importable if its wheel lacks the generated modules.
 
-Wheels for other hosts than macOS hold the schema, its generator and flatc. What these generate
-goes to a temporary folder; lowering then works anywhere, executing takes Apple silicon.
+Wheels for hosts other than macOS contain the schema, its generator and flatc. The generated
+modules go to a temporary folder. Lowering then works anywhere; executing needs Apple silicon.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def install() -> None:
-    """Generate the missing modules and let Python find them.
+    """Generate the missing modules and put them on Python's path.
 
     Raises:
-        CannotTry: this wheel holds no MLX backend.
+        CannotTry: this wheel contains no MLX backend.
     """
     root = Path(next(iter(importlib.util.find_spec("executorch").submodule_search_locations)))
     source = root / "backends" / "mlx" / "serialization"
@@ -36,12 +36,12 @@ def install() -> None:
     if (source / "mlx_graph_schema.py").exists() or _KEPT:
         return
     _KEPT.append(tempfile.TemporaryDirectory())
-    # The generator derives its paths from its own place: .../mlx/serialization.
+    # The generator derives its paths from its own path: .../mlx/serialization.
     folder = Path(_KEPT[0].name) / "mlx" / "serialization"
     shutil.copytree(source, folder)
     spec = importlib.util.spec_from_file_location("generate", folder / "generate.py")
     generate: Any = importlib.util.module_from_spec(spec)
-    sys.modules["generate"] = generate  # its dataclasses look their module up
+    sys.modules["generate"] = generate  # Its dataclasses need their module in sys.modules.
     spec.loader.exec_module(generate)
     schema = generate.parse_fbs(folder / "schema.fbs")
     (folder / "mlx_graph_schema.py").write_text(generate.generate_python_schema(schema))
@@ -71,7 +71,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def lowered(module: torch.nn.Module, inputs: tuple[Any, ...], passes: bool = True) -> Any:
-    """The module lowered for MLX, with the backend's default passes unless told otherwise."""
+    """Lower a module for MLX, by default with the backend's default passes."""
     install()
     from executorch.backends.mlx import MLXPartitioner
     from executorch.backends.mlx.passes import get_default_passes
@@ -87,13 +87,14 @@ def lowered(module: torch.nn.Module, inputs: tuple[Any, ...], passes: bool = Tru
 
 
 def content(module: torch.nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
-    """What the runtime's MLX delegate is handed, read by executorch's own inspector.
+    """Read the payload of the MLX delegate with executorch's own inspector.
 
-    ``instructions``, ``constants`` (name to bytes), and under ``graph`` all else but the names of
-    values, which begin with a hash of the exported graph.
+    Returns:
+        ``instructions``; ``constants`` (name to bytes); and under ``graph`` all other fields except
+        the names of values, which begin with a hash of the exported graph.
 
     Raises:
-        CannotTry: something of the module was left to the runtime.
+        CannotTry: the program has fallback nodes or several delegates.
     """
     graph_module = lowered(module, inputs).exported_program().graph_module
     calls = [node for node in graph_module.graph.nodes if node.op == "call_function"]
@@ -118,6 +119,6 @@ def content(module: torch.nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def operators(instructions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The instructions as they are written in a report: without their numbers."""
+    """Return the instructions without their numbers, as a report shows them."""
     numbers = ("instr_idx", "op_type")
     return [{k: v for k, v in each.items() if k not in numbers} for each in instructions]

@@ -6,7 +6,7 @@ from mlx_package import content, operators
 
 
 class Norm(torch.nn.Module):
-    """The RMS norm as Llama writes it, along a dimension of choice."""
+    """The RMS norm as Llama computes it, along any dimension."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""MLX's static cache takes the number of keys that are not zero for the position: a second
-conversation in the same program begins behind the first."""
+"""MLX's static cache uses the number of nonzero keys as the position, so a second conversation in
+the same program begins after the first."""
 
 import torch
 from common import CannotTry, Observation, main
@@ -7,7 +7,7 @@ from mlx_package import install
 
 
 def exportable() -> torch.nn.Module:
-    """A decoder as export_llm_hf.py has it: --use-custom-sdpa, --use-custom-kv-cache."""
+    """A decoder as export_llm_hf.py builds it: --use-custom-sdpa, --use-custom-kv-cache."""
     install()
     try:
         from transformers import LlamaConfig, LlamaForCausalLM

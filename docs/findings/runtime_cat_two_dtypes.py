@@ -1,4 +1,4 @@
-"""Native aten::cat of int32 and float32 takes the bits of the integers for floats."""
+"""Native aten::cat of int32 and float32 reads the bits of the integers as floats."""
 
 import torch
 from common import Observation, main, run

@@ -1,4 +1,4 @@
-"""Native aten::nonzero writes row by row into a result that is declared column by column."""
+"""Native aten::nonzero writes row by row into a result that is declared column-major."""
 
 import torch
 from common import Observation, execute, lower, main

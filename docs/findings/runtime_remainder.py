@@ -1,4 +1,5 @@
-"""Native aten::remainder takes the dividend's sign for integers, as C does, and rounds float64."""
+"""Native aten::remainder uses the dividend's sign for integers, as C does, and rounds float64 to
+float32."""
 
 import torch
 from common import Observation, main, run

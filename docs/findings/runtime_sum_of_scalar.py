@@ -1,4 +1,4 @@
-"""The sum of a scalar over its one dimension ends the process."""
+"""The sum of a 0-D tensor over dimension -1 ends the process."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Eager baddbmm in bfloat16 ignores beta where alpha is 0, and returns what the memory held."""
+"""Eager baddbmm in bfloat16 ignores beta if alpha is 0, and returns uninitialized memory."""
 
 import torch
 from common import CannotTry, Observation, main

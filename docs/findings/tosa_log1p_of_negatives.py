@@ -1,4 +1,4 @@
-"""Arm's log1p in floating point takes a Taylor series for every negative argument."""
+"""Arm's log1p in floating point uses a Taylor series for every negative argument."""
 
 import torch
 from common import Observation, lower, main

@@ -17,10 +17,10 @@ def observe() -> Observation:
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 
     def scores(batches: int) -> tuple[list[float], list[float]]:
-        """A score of each batch and head: of the eager module, of the delegate.
+        """Return the score of each batch and head, of the eager module and of the delegate.
 
-        Queries are 0.25. A key says whose it is: thousands count batches, hundreds q, k and v,
-        tens heads.
+        Queries are 0.25. The value of a key encodes its place: thousands count batches, hundreds q,
+        k and v, tens heads.
         """
         whose = [torch.arange(size) for size in (batches, 3, 2)]
         batch, part, head = torch.meshgrid(*whose, indexing="ij")

@@ -1,4 +1,4 @@
-"""EnforceContiguousDimOrder takes a cast for a change of layout, and drops it."""
+"""EnforceContiguousDimOrder removes casts as if they changed only the layout."""
 
 import torch
 from common import Observation, execute, main

@@ -1,4 +1,4 @@
-"""XNNPACK's delegate never fuses an attention, though it has a pass for that."""
+"""XNNPACK's delegate never fuses attention, although it has a pass for it."""
 
 import torch
 from common import Observation, lower, main

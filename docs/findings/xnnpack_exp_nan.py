@@ -1,4 +1,4 @@
-"""XNNPACK's exponential makes 0 of NaN."""
+"""XNNPACK's exponential returns 0 for NaN."""
 
 import math
 

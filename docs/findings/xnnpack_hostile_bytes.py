@@ -1,4 +1,4 @@
-"""XNNPACK's runtime ends the process over a damaged program, where it should refuse it."""
+"""XNNPACK's runtime ends the process for a damaged program instead of refusing it."""
 
 import signal
 import struct
@@ -14,16 +14,16 @@ REFUSED = 3
 def program() -> bytes:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-    # Sizes that occur nowhere else in the program, so that their bytes can be looked for.
+    # Sizes that occur nowhere else in the program, so that their bytes can be found.
     layer, inputs = torch.nn.Linear(37, 53), (torch.randn(2, 37),)
     return bytes(lower(layer, inputs, XnnpackPartitioner()).to_executorch().buffer)
 
 
 def damaged(whole: bytes) -> dict[str, bytes]:
-    """The program with one field of its XNNPACK payload changed each."""
+    """Change one field of the XNNPACK payload in each copy of the program."""
     shape, larger = struct.pack("<3I", 2, 53, 37), struct.pack("<3I", 2, 53 << 20, 37)
     payload = whole.find(b"XN01")
-    key = whole.find(b"\x40\x00\x00\x00", payload)  # the length of a SHA-256 in hexadecimal
+    key = whole.find(b"\x40\x00\x00\x00", payload)  # Length of a SHA-256 in hexadecimal.
     if whole.count(shape) != 1 or payload < 0 or key < 0:
         raise CannotTry("the payload has another layout than that of executorch 1.5.1")
     return {
@@ -33,7 +33,7 @@ def damaged(whole: bytes) -> dict[str, bytes]:
 
 
 def ending(data: bytes) -> str:
-    """How a process of its own ends that loads the program."""
+    """Load the program in a child process, and return how the process ended."""
     child = subprocess.run([sys.executable, __file__, "load"], input=data, capture_output=True)
     if child.returncode < 0:
         return f"killed by {signal.Signals(-child.returncode).name}"

@@ -1,4 +1,4 @@
-"""torchao's Int8WeightOnly linear on XNNPACK: the scales of the weight are dropped."""
+"""XNNPACK drops the weight scales of torchao's Int8WeightOnly linear layer."""
 
 import torch
 from common import Observation, main, run
@@ -14,8 +14,8 @@ def observe() -> Observation:
     inputs = (torch.randn(4, 32),)
     eager, portable = layer(*inputs), run(layer, inputs)[0]
     delegated = run(layer, inputs, XnnpackPartitioner())[0]
-    torch.testing.assert_close(portable, eager)  # the quantized layer itself is fine
-    # How far two scaled sums of 32 float32 products may lie apart (Higham, section 3.1).
+    torch.testing.assert_close(portable, eager)  # The quantized layer itself is right.
+    # Largest difference of two scaled sums of 32 float32 products (Higham, section 3.1).
     unit = torch.finfo(torch.float32).eps / 2
     bound = 2 * 34 * unit * (inputs[0].abs() @ layer.weight.dequantize().abs().T)
     print("delegated / eager:", (delegated / eager)[0, :4].tolist())

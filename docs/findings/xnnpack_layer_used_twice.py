@@ -1,4 +1,4 @@
-"""An int8 linear layer that is used twice on XNNPACK: the second use gets the first one's bias."""
+"""XNNPACK gives the second use of an int8 linear layer the bias of the first use."""
 
 import torch
 from common import Observation, execute, main
@@ -6,7 +6,7 @@ from executorch.exir import to_edge_transform_and_lower
 
 
 class Twice(torch.nn.Module):
-    """The second use sees inputs a thousand times as large, so its quantized bias is another."""
+    """The second use gets inputs a thousand times as large, so its quantized bias differs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ def observe() -> Observation:
         return execute(bytes(edge.to_executorch().buffer), inputs)
 
     expected, observed = quantized.module()(*inputs), outputs(XnnpackPartitioner())
-    # The second result's dequantize; two right roundings differ by one of its codes at most.
+    # The second result's dequantize; two correct roundings differ by at most one code.
     result = next(iter(reversed(quantized.graph.nodes))).args[0][1]
     code = float(result.args[1])
     for use, (right, came) in enumerate(zip(expected, observed, strict=True), 1):

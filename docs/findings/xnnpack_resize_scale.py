@@ -1,4 +1,4 @@
-"""XNNPACK's resize does not look at the scale factor that it is given."""
+"""XNNPACK's resize ignores the scale factor."""
 
 import torch
 from common import Observation, main, run

@@ -1,4 +1,4 @@
-"""A value that an int8 and a float operator read on XNNPACK: the float one does not get it."""
+"""On XNNPACK a value read by an int8 and a floating-point operator does not reach the latter."""
 
 import torch
 from common import Observation, execute, main
@@ -6,7 +6,7 @@ from executorch.exir import to_edge_transform_and_lower
 
 
 class Shared(torch.nn.Module):
-    """Lowering drops ``type_as``, and the dequantize before it has two readers then."""
+    """Lowering drops ``type_as``, so that the dequantize before it has two readers."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         h = (x + x).type_as(x)
@@ -14,7 +14,7 @@ class Shared(torch.nn.Module):
 
 
 class Rotated(torch.nn.Module):
-    """What rotary embeddings do, with the extremes in the first half."""
+    """A rotary embedding, with the extremes in the first half."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = (x + x).type_as(x)

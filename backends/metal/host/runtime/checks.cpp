@@ -1,5 +1,5 @@
-// What the compiler's thread instrumentation calls before each access of a checked kernel: bounds,
-// writes to constants, races, and reads of threadgroup memory that nobody wrote.
+// The compiler's thread instrumentation calls these before each access of a checked kernel: checks
+// of bounds, writes to constants, races, and reads of uninitialized threadgroup memory.
 #include <link.h>
 
 #include "runtime.h"
@@ -35,13 +35,13 @@ Fault describe(const Region& region, const void* address, uint32_t bytes, bool w
   fail(fault);
 }
 
-// An access of this kind by `thread` under `stamp`, against the running one.
+// Whether an access of this kind by `thread` under `stamp` collides with the running one.
 struct Rival {
   uint32_t stamp, thread;
   bool write;
 };
 
-// A colliding write waits for its effect: writing what is there already harms nobody.
+// A colliding write is judged by its effect: writing the same value is harmless.
 [[gnu::noinline]] void collide(const Region& region, const void* address, uint32_t bytes,
                                bool write, bool atomic, Rival rival) {
   Fault fault = describe(region, address, bytes, write);
@@ -58,11 +58,11 @@ struct Rival {
 
 struct Watch {
   Region& region;
-  uint32_t first;  // stamps from here on belong to this dispatch, or to this life of the memory
+  uint32_t first;  // the first stamp of this dispatch, or of this lifetime of the memory
   uint32_t now, me;
 
   bool known(uint32_t stamp) const { return stamp >= first; }
-  // Neither a barrier nor the thread's own order stands between that access and this one.
+  // Neither a barrier nor program order separates that access from this one.
   bool unordered(uint32_t stamp, uint32_t thread) const {
     if (!known(stamp)) return false;
     if (thread == kAtomic && me == kAtomic) return false;
@@ -70,7 +70,7 @@ struct Watch {
   }
 };
 
-// False where the access collides; its trace is then left as it is.
+// False if the access collides; its trace is then unchanged.
 inline bool trace_write(const Watch& watch, Trace& trace, Rival& rival) {
   rival = {trace.write_stamp, trace.write_thread, true};
   const bool meant =
@@ -170,7 +170,7 @@ void settle() {
   if (changed) fail(pending.fault);
 }
 
-// Partial results that nobody collects: a reduction narrower than its threadgroup.
+// Partial results that no thread reads: a reduction narrower than its threadgroup.
 bool all_writes_read() {
   for (unsigned slot = Arena::kScalars + 1; slot < Arena::kSlots; ++slot) {
     const Region& region = state.regions[slot];

@@ -1,5 +1,5 @@
-// The switch itself: what a called function must preserve goes on the old stack and comes back from
-// the new one. It leaves by a jump, as a return that comes from another stack is never predicted.
+// The switch itself saves callee-saved registers on the old stack and restores them from the new
+// one. It ends with a jump, because a return from another stack is never predicted.
 #include "context.h"
 
 #if defined(CONFORM_UCONTEXT)

@@ -1,5 +1,5 @@
-// Switching between the stacks of fibers. Hand-written where that is a few instructions: ucontext
-// asks the kernel for the signal mask at each switch, which costs twenty times as much.
+// Switching between the stacks of fibers. Hand-written where it takes few instructions: ucontext
+// reads the signal mask from the kernel at each switch, which takes twenty times as long.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

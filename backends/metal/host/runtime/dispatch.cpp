@@ -1,4 +1,4 @@
-// One dispatch as Python asks for it: arguments in place, threadgroups run, results back.
+// One dispatch as Python requests it: place arguments, run threadgroups, return results.
 #include "runtime.h"
 
 namespace conform {
@@ -12,7 +12,7 @@ uint32_t log2_of(uint32_t bytes) {
 }
 
 // Arguments whose memory overlaps: views of one storage, or one tensor given twice. They share a
-// copy, or a kernel that updates in place would not see its own writes.
+// copy: otherwise a kernel that updates in place would not see its own writes.
 struct Span {
   unsigned char* begin;
   unsigned char* end;
@@ -121,7 +121,7 @@ void begin(const Request& request) {
   state.checked = request.checked;
   state.shared_bytes = 0;
   for (Region& region : state.regions) region = Region{};
-  // Long before stamps run out all traces are dropped, so that none of them looks new.
+  // Drop all traces long before stamps wrap around, so that no old trace looks new.
   if (state.stamp > uint32_t{1} << 31) {
     state.arena.forget();
     state.stamp = 0;
@@ -142,7 +142,7 @@ using namespace conform;
 
 extern "C" {
 
-// Returns 0, or the kind of the fault that is then described in `*fault`.
+// Returns 0, or the kind of fault; `*fault` then describes it.
 uint32_t conform_run(const Request* request, Fault* fault) {
   begin(*request);
   Arguments arguments(*request);

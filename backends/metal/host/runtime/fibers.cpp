@@ -8,12 +8,12 @@ State state;
 
 namespace {
 
-// Equal offsets in all stacks would fall on the same few lines of the caches.
+// Equal offsets in all stacks would map to the same few cache lines.
 constexpr size_t kColours = 64, kColour = 192;
 
 Entry entry;
 
-// Ends only when no thread is left to start, so kernels that never wait need one fiber.
+// Ends only when all threads have started, so kernels that never wait need one fiber.
 void fiber_main() {
   for (;;) {
     entry(&state.launch);
@@ -45,7 +45,7 @@ bool prepare_fibers() {
   return true;
 }
 
-// After a fault: fibers stand anywhere, so all start anew.
+// After a fault fibers are suspended anywhere, so recreate all of them.
 void reset_fibers() {
   for (uint32_t i = 0; i < kMaxThreads; ++i) {
     prepare_fiber(i);
@@ -71,8 +71,8 @@ bool resume(Fiber& fiber) {
   return true;
 }
 
-// Of the lanes that wait at SIMD-group operations those at the earliest one are its active lanes:
-// lanes behind it in the code went around or left a loop, and wait for these to catch up.
+// Of the lanes that wait at SIMD-group operations, those at the earliest one are active. Lanes at a
+// later one skipped a branch or left a loop, and wait for the others.
 bool run_simdgroup(uint32_t first, uint32_t end) {
   for (;;) {
     const void* site = nullptr;
@@ -112,14 +112,14 @@ void pass_barrier(uint32_t flags) {
   if (flags & kThreadgroupFence) state.shared_stamp = state.stamp;
 }
 
-// One SIMD group after another, each as far as it gets: its stacks then stay in the cache.
+// Run one SIMD group after another, each until all its lanes wait: its stacks stay in the cache.
 bool run_group() {
   Launch& launch = state.launch;
   launch.next = 0;
   state.group_start = state.device_stamp = state.shared_stamp = ++state.stamp;
   for (uint32_t first = 0; first < launch.count; first += kSimdWidth) {
     const uint32_t end = least(first + kSimdWidth, launch.count);
-    // A thread that does not wait leaves its fiber to the next, so `next` may be far ahead.
+    // A thread that does not wait passes its fiber to the next, so `next` may be far ahead.
     while (launch.next < end)
       if (!resume(state.fibers[state.free_fibers[--state.free_count]])) return false;
     if (!run_simdgroup(first, end)) return false;

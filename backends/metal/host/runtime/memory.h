@@ -1,7 +1,7 @@
-// The memory that a checked kernel sees, and what is known about each piece of it.
+// The memory of a checked kernel, and the recorded accesses to each part of it.
 //
-// Each buffer and each threadgroup variable lives in the middle of a slot of address space of its
-// own, so wide that no 32-bit index leaves it: an access is attributed by its address alone.
+// Each buffer and threadgroup variable is in the middle of its own slot of address space, which no
+// 32-bit index leaves: the address of an access identifies its buffer.
 #pragma once
 #include <string.h>
 #include <sys/mman.h>
@@ -10,24 +10,24 @@
 
 namespace conform {
 
-// Who touched a granule last. A stamp is one stretch between barriers; it never repeats.
+// The last accesses to a granule. A stamp numbers a section between barriers and never repeats.
 struct Trace {
   uint32_t write_stamp, write_thread;
   uint32_t read_stamp, read_thread;
 };
-constexpr uint32_t kAtomic = 0x7ffffffeu;        // as a thread: any number of atomic accesses
-constexpr uint32_t kMany = 0x7fffffffu;          // as a thread: several
+constexpr uint32_t kAtomic = 0x7ffffffeu;        // in place of a thread: many atomic accesses
+constexpr uint32_t kMany = 0x7fffffffu;          // in place of a thread: several
 constexpr uint32_t kEarlier = 0x80000000u;       // flag of a reader: an earlier threadgroup read too
 
 struct Region {
   unsigned char* base = nullptr;
   uint64_t size = 0;
-  Trace* traces = nullptr;  // null: nobody may write here
+  Trace* traces = nullptr;  // null: read-only
   uint32_t shift = 0;       // log2 of the bytes of a granule
   uint32_t index = 0;       // of the argument or threadgroup variable
   uint32_t element = 1;     // bytes
   bool shared = false;
-  bool scattered = false;   // plain writes of several threads to one place are meant
+  bool scattered = false;   // plain writes of several threads to one place are intended
 };
 
 class Arena {
@@ -35,10 +35,10 @@ class Arena {
   static constexpr unsigned kSlots = kMaxArguments + 1 + kMaxShared;
   static constexpr unsigned kScalars = kMaxArguments;  // the slot that holds all scalars
 
-  // False where the process may not reserve any address space.
+  // False if the process cannot reserve address space.
   bool reserve() {
     if (base_) return true;
-    // Smaller slots where address space is limited: fewer wild indices are then attributed.
+    // Smaller slots if address space is limited: fewer wild indices are then attributed.
     for (shift_ = 36; shift_ >= 28; shift_ -= 4) {
       // Shared, because private address space counts for RLIMIT_DATA although no page of it is used.
       void* at = mmap(nullptr, uint64_t{kSlots} << shift_, PROT_READ | PROT_WRITE,
@@ -55,12 +55,12 @@ class Arena {
   unsigned char* place(unsigned slot) const {
     return base_ + (uint64_t{slot} << shift_) + slot_bytes() / 4;
   }
-  // The slot of an address; kSlots and more where it is in none.
+  // The slot of an address; kSlots or more if it is in none.
   uint64_t slot_of(const void* address) const {
     return (reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(base_)) >> shift_;
   }
 
-  // Room for traces of a slot. They keep from dispatch to dispatch: old stamps mean nothing.
+  // Memory for traces of a slot. It is reused between dispatches: old stamps have no meaning.
   Trace* traces(unsigned slot, uint64_t count) {
     Pool& pool = pools_[slot];
     if (pool.count < count) {
@@ -75,7 +75,7 @@ class Arena {
   void forget() {
     for (Pool& pool : pools_) drop(pool);
   }
-  // Pages of large buffers go back to the system; small ones are kept for the next dispatch.
+  // Release pages of large buffers to the system; keep small ones for the next dispatch.
   void release(unsigned slot, uint64_t size) {
     if (size > kKeep) madvise(page(place(slot)), size + 4096, kRelease);
     if (pools_[slot].count * sizeof(Trace) > kKeep) drop(pools_[slot]);

@@ -7,15 +7,15 @@ namespace conform {
 
 enum FaultKind : uint32_t {
   kNone = 0,
-  kOutOfBounds = 1,        // outside of every buffer, or of the one that was meant
-  kRace = 2,               // two threads, one writes, nothing orders them
+  kOutOfBounds = 1,        // outside of every buffer, or of the indexed one
+  kRace = 2,               // two threads, one of which writes, without synchronization
   kReadOnly = 3,           // a write to a constant buffer
   kUninitialized = 4,      // threadgroup memory read before the threadgroup wrote it
   kDivergentBarrier = 5,   // some threads wait at a barrier, the others have ended
   kDivision = 6,           // an integer divided by zero
   kThreadgroupMemory = 7,  // more than a threadgroup may have
   kNoMemory = 8,
-  kLostWrite = 9,          // threadgroup memory written for nobody
+  kLostWrite = 9,          // threadgroup memory that no thread reads
 };
 
 // Mirrored by backends/metal/host/native.py.
@@ -34,14 +34,14 @@ struct Fault {
   uint32_t other[3];   // in the threadgroup, of the other thread; all ones: unknown
 };
 
-// kScattered: written only, at indices that are data: whose value stays is open.
+// kScattered: only written, at indices that are data; any of the written values may remain.
 enum ArgumentKind : uint32_t { kInput = 0, kOutput = 1, kScalar = 2, kScattered = 3 };
 
 struct Argument {
   void* address;
   uint64_t bytes;
   uint32_t kind;
-  uint32_t element;  // bytes of one element: the granularity at which races are told
+  uint32_t element;  // bytes of one element: the granularity at which races are detected
 };
 
 struct Request {
@@ -63,7 +63,7 @@ struct Fiber {
   Wait wait = kEnded;
   uint32_t flags = 0;            // of the barrier
   const void* site = nullptr;    // of the SIMD-group operation
-  const void* value = nullptr;   // what it publishes, on the fiber's stack
+  const void* value = nullptr;   // the published value, on the fiber's stack
   uint32_t bytes = 0;
 };
 
@@ -83,7 +83,7 @@ struct State {
   uint32_t device_stamp = 0;     // since the last fence of that memory
   uint32_t shared_stamp = 0;
 
-  // A write that collides is a race only if it changes what is there; known at the next event.
+  // A colliding write is a race only if it changes the value; known at the next event.
   struct {
     const unsigned char* address = nullptr;
     unsigned char before[16];
@@ -104,13 +104,13 @@ extern State state;
 
 // Run all threadgroups of the launch. False after a fault.
 bool run_groups(Entry entry);
-// Whether the threadgroup that ends has read what it wrote to threadgroup memory.
+// Check whether the ending threadgroup read all that it wrote to threadgroup memory.
 bool all_writes_read();
 // Let a checked kernel read the constants of its own library.
 void watch_image(Entry entry);
 // Record a fault of the running thread and leave the dispatch; does not return to the kernel.
 [[noreturn]] void fail(const Fault& fault);
-// Settle the pending write, if any.
+// Judge the pending write, if any.
 void settle();
 // The grid position of a thread of the running threadgroup.
 void grid_position(uint32_t thread, uint32_t (&to)[3]);

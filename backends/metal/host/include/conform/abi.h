@@ -1,4 +1,4 @@
-// What a compiled kernel and the runtime agree on. Included by both, so it uses no Metal names.
+// The interface between a compiled kernel and the runtime. Both include it: no Metal names here.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@ struct Launch {
 
 using Entry = void (*)(Launch*);
 
-// What the active lanes of a SIMD group published at one operation.
+// Values that the active lanes of a SIMD group published at one operation.
 struct Exchange {
   uint32_t active;             // bit per lane
   uint32_t reduced;            // set once `result` holds the operation's result
@@ -43,7 +43,7 @@ extern "C" {
 void conform_barrier(uint32_t flags);
 // Publish a value and wait for the lanes that are at the same operation.
 conform::Exchange* conform_exchange(const void* value, uint32_t size, const void* site);
-// Where threadgroup variable `index` of the running kernel lives.
+// The address of threadgroup variable `index` of the running kernel.
 void* conform_shared(uint32_t index, uint32_t size, uint32_t element);
 // An atomic access is about to happen (checked builds only).
 void conform_atomic(const void* address, uint32_t size);

@@ -6,7 +6,7 @@ struct bfloat {
   ushort bits;
 
   bfloat() = default;
-  // Not the default: g++ does not watch the copy of a structure into a call's argument.
+  // Not the default: g++ does not instrument the copy of a structure into an argument.
   bfloat(const bfloat& other) : bits(other.bits) {}
   bfloat& operator=(const bfloat& other) {
     bits = other.bits;
@@ -28,7 +28,7 @@ struct bfloat {
   }
 
  private:
-  // To nearest, ties to even; a NaN stays one, also where its payload is in the lower half.
+  // To nearest, ties to even; a NaN stays NaN even if its payload is in the lower half.
   static ushort round(float value) {
     const uint word = as_type<uint>(value);
     if (value != value) return ushort((word >> 16) | 0x40u);
@@ -37,8 +37,8 @@ struct bfloat {
 };
 
 namespace conform {
-// The type of an operation with a bfloat: an integer gives way to it, a float does not. Anything
-// else (half) has no type here, as in Metal.
+// The result type of an operation with a bfloat: bfloat with an integer, float with a float. As in
+// Metal, other types (half) have none.
 template <typename A, typename B>
 struct bfloat_result {};
 template <>

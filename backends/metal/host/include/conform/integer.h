@@ -4,7 +4,7 @@
 
 namespace metal {
 
-// Of two floats the one that is no NaN, as fmin and fmax.
+// If one float is NaN, the other one, as fmin and fmax.
 template <typename T, enable_if_t<is_floating_point_v<T> && is_scalar_v<T>, int> = 0>
 inline T max(T a, T b) {
   return fmax(a, b);
@@ -52,7 +52,7 @@ inline std::make_unsigned_t<T> absdiff(T a, T b) {
   return a < b ? U(U(b) - U(a)) : U(U(a) - U(b));
 }
 
-// Of zero, the width of the type.
+// For zero, the width of the type.
 template <typename T, enable_if_t<is_integral_v<T> && is_scalar_v<T>, int> = 0>
 inline T ctz(T x) {
   const ulong bits = ulong(std::make_unsigned_t<T>(x));

@@ -1,6 +1,6 @@
 // The language itself: address spaces, scalar types, bit casts, the constants of <metal_math>.
 #pragma once
-// Before the macros below: the standard library uses some of these words as identifiers.
+// Included before the macros below: the standard library uses some of these words as identifiers.
 #include <conform/abi.h>
 
 #include <limits>
@@ -10,7 +10,7 @@
 // Language 3.2, a dialect of C++14: what macOS 15 compiles by default.
 #define __METAL_VERSION__ 320
 
-// On the host all address spaces are one. Variables in `threadgroup` memory are declared through
+// The host has a single address space. Variables in `threadgroup` memory are declared through
 // conform::shared, which host/kernel_source.py writes in place of the declaration.
 #define device
 #define constant
@@ -19,7 +19,7 @@
 #define kernel static
 
 #ifdef CONFORM_CHECKED
-// The shim itself is not watched; without this its helpers would report their own accesses.
+// The shim itself is not instrumented, or its helpers would report their own accesses.
 #define CONFORM_UNWATCHED __attribute__((no_sanitize("thread")))
 #else
 #define CONFORM_UNWATCHED

@@ -1,4 +1,4 @@
-// What the generated entry of a kernel needs: the loop over threads, positions, shared variables.
+// Used by the generated entry of a kernel: the loop over threads, positions, shared variables.
 #pragma once
 #include <conform/simdgroup.h>
 
@@ -21,7 +21,7 @@ CONFORM_UNWATCHED inline T& shared(uint32_t index) {
   return *static_cast<T*>(conform_shared(index, sizeof(T), sizeof(element)));
 }
 
-// A position or size that becomes whichever integer or vector the parameter is declared as.
+// A position or size that converts to the declared integer or vector type of the parameter.
 struct Position {
   uint32_t x, y, z;
   template <typename T, std::enable_if_t<std::is_integral<T>::value, int> = 0>

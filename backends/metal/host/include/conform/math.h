@@ -51,7 +51,7 @@ inline float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 inline float sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x == x ? x : 0.0f; }
 inline float saturate(float x) { return __builtin_fminf(__builtin_fmaxf(x, 0.0f), 1.0f); }
 inline float fract(float x) {
-  // Below one also where x is a tiny negative number.
+  // Less than one, even for a tiny negative x.
   return __builtin_fminf(x - __builtin_floorf(x), 0x1.fffffep-1f);
 }
 // Exact argument reduction, so that whole and half multiples of pi give exact results.
@@ -145,7 +145,7 @@ inline vec<T, N> fma(vec<T, N> a, vec<T, N> b, vec<T, N> c) {
 inline float ldexp(float x, int exponent) { return __builtin_ldexpf(x, exponent); }
 inline half ldexp(half x, int exponent) { return half(ldexp(float(x), exponent)); }
 inline int ilogb(float x) { return __builtin_ilogbf(x); }
-// Results through a reference are kept off the C library, which writes unwatched memory.
+// The C library must not write results through references: its writes are not instrumented.
 inline float frexp(float x, int& exponent) {
   int e = 0;
   const float r = __builtin_frexpf(x, &e);

@@ -15,7 +15,7 @@ CONFORM_UNWATCHED inline conform::Exchange* publish(const T& value, const void* 
   static_assert(sizeof(T) <= conform::kExchangeBytes, "too large for a SIMD-group operation");
   return conform_exchange(&value, sizeof(T), site);
 }
-// A lane that is not active gives zero: undefined in Metal, and what Apple's processors answer.
+// An inactive lane gives zero: undefined in Metal, but zero on Apple's processors.
 template <typename T>
 CONFORM_UNWATCHED inline T lane_value(conform::Exchange* all, uint lane) {
   T value;
@@ -112,7 +112,7 @@ CONFORM_SCAN(sum, add, 0)
 CONFORM_SCAN(product, multiply, 1)
 #undef CONFORM_SCAN
 
-// What a lane reads, by the lane it reads from.
+// The value that a lane reads, by the lane that it reads from.
 #define CONFORM_SHUFFLE(name, source)                                                    \
   template <typename T>                                                                  \
   CONFORM_SIMD T simd_##name(T value, ushort n) {                                        \

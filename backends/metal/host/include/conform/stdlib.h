@@ -1,4 +1,4 @@
-// Metal's standard library for g++: enough of it for what Inductor emits and c10/metal uses.
+// Metal's standard library for g++: the parts that Inductor emits and c10/metal uses.
 #pragma once
 #include <conform/language.h>
 

@@ -27,7 +27,7 @@ constexpr bool is_same_v = std::is_same<A, B>::value;
 template <typename A, typename B>
 constexpr bool is_convertible_v = std::is_convertible<A, B>::value;
 
-// In Metal a vector belongs to its element's category; only is_scalar tells them apart.
+// In Metal a vector has the category of its elements; only is_scalar distinguishes them.
 template <typename T>
 struct is_floating_point : std::is_floating_point<T> {};
 template <>
@@ -67,7 +67,7 @@ template <typename T>
 struct numeric_limits : std::numeric_limits<T> {};
 
 namespace detail {
-// The 16-bit formats: each figure as the bits that stand for it.
+// The 16-bit formats: each limit as its bits.
 template <typename T, uint MAX, uint MIN, uint EPSILON, uint INF, uint QNAN, uint DENORM>
 struct limits16 {
   static constexpr bool is_specialized = true, is_signed = true, is_integer = false;

@@ -1,4 +1,4 @@
-// Vector types. Three elements take the room of four, as in Metal's memory.
+// Vector types. Three elements occupy the memory of four, as in Metal.
 #pragma once
 #include <conform/traits.h>
 
@@ -6,7 +6,7 @@ namespace metal {
 
 namespace detail {
 
-// Two or three elements of a vector under a name of their own: value.zw = ...
+// Two or three elements of a vector as an lvalue: value.zw = ...
 template <typename T, int M, int... I>
 struct swizzle {
   T items[M];
@@ -19,7 +19,7 @@ struct swizzle {
   }
 };
 
-// Copied by element: g++ does not watch the copy of a whole structure into a call's argument.
+// Copied by element: g++ does not instrument the copy of a structure into an argument.
 template <typename T, int N>
 struct storage;
 template <typename T>
