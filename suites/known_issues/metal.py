@@ -35,7 +35,7 @@ METAL: list[KnownIssue] = [
     issue(_FP32, "upstream/floor_divide/edge_cases_2", target=_T, op="div",
           error="got -?inf, expected nan"),
     finding(
-        "Inductor takes a buffer of one element for a constant",
+        "Inductor treats a buffer of one element as a constant",
         "two elements, or `torch._inductor.config.joint_graph_constant_folding = False`",
         target=_T, stage="compare", outcome=MISMATCH, op="add|sub|mul|div|copy",
         arguments=r"float32\[1?\] written", error=r"call [1-9]",

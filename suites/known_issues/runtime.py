@@ -30,7 +30,7 @@ RUNTIME: list[KnownIssue] = [
         calls=2,
     ),
     finding(
-        "Exir gives pictures of batch size 1 a layout that no kernel takes",
+        "Exir gives pictures of batch size 1 a layout that no kernel accepts",
         "`x.contiguous()` when the model is exported and when it is run",
         target=_NATIVE,
         stage="run",
@@ -91,7 +91,7 @@ RUNTIME: list[KnownIssue] = [
     issue(_P, "remainder/int64", target=_NATIVE, op="remainder", delegated=False,
           arguments=r"^int\d+\[|^uint8\["),
     finding(
-        "Native remainder has C's sign, and float32's digits",
+        "Native remainder has the sign of C's % and float32 precision",
         '`a - b * torch.div(a, b, rounding_mode="floor")` for integers',
         target=_NATIVE, stage="compare", outcome=MISMATCH, op="remainder", delegated=False,
         arguments=r"^float64\[",

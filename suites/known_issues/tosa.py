@@ -88,7 +88,7 @@ TOSA: list[KnownIssue] = [
         error="transposed|permuted",
     ),
     finding(
-        "Arm's TOSA takes keys for values where batches are more than one",
+        "Arm's TOSA reads the wrong part of a joint projection for several batches",
         "bring the part to the front first, `qkv.permute(2, 0, 3, 4, 1)[1]`",
         target=_BOTH, stage="compare", outcome=MISMATCH, op="matmul|bmm|expand",
         arguments=r"float32\[(?!1,)\d+, .*dim order",

@@ -52,7 +52,7 @@ XNNPACK: list[KnownIssue] = [
     issue(_INT8, "gemma3/tiny", target=_T, op="slice|cat|neg|view",
           error="Failed to create static (slice|constant_pad|reshape) node"),
     finding(
-        "XNNPACK forgets the float readers of a quantized value", _PER_TENSOR,
+        "XNNPACK drops floating-point readers of a quantized value", _PER_TENSOR,
         target="xnnpack:int8*", stage="compare", outcome=MISMATCH,
         op="type_as|to|add|mul|sub|cat|slice",
         error="looks 0 everywhere",
