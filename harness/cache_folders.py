@@ -17,7 +17,7 @@ CACHES = {
     "metal-generated": "code that Inductor generated for partitions",
     "metal-host": "shaders and kernels of Metal, compiled for this host",
     "mlx-schema": "modules that executorch's wheel lacks of its MLX delegate",
-    "releases": "environments of conform releases and conform bisect",
+    "releases": "environments of conform releases",
     "workers": "logs and locks of running workers of a cluster",
     "templates": "compiled templates of reports",
 }

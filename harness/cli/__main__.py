@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import click
@@ -32,11 +33,8 @@ _SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
     ),
     "Look": (
         (run_commands.report, "Print a run; write report.md and report.html."),
-        (cell_commands.show, "Print the record and the program of one cell."),
-        (programs.inspect, "Print the contents of a program (.pte)."),
-        (list_commands.listing, "List cases, tags, operators, targets or suites."),
-        (list_commands.backends, "List backends and whether they execute here."),
-        (list_commands.limitations, "List the limitations (expected failures) of the suites."),
+        (cell_commands.show, "Print one cell of a run, or the contents of a program (.pte)."),
+        (list_commands.listing, "List cases, targets, backends, limitations and more."),
         (history.command, "Show how results changed over many runs."),
         (dashboard.command, "Write a web site of many runs."),
     ),
@@ -46,20 +44,27 @@ _SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
         (baseline.command, "Keep a run as a text file for git."),
         (merge.command, "Merge several runs into one."),
         (export.command, "Convert a run for other tools."),
-        (releases.releases, "Run and compare releases of ExecuTorch."),
+        (releases.releases, "Run, compare and bisect releases of ExecuTorch."),
     ),
     "Explain": (
         (trace_commands.trace, "Find the first diverging node of a cell."),
         (trace_commands.reduce, "Shrink a red cell to a minimal program."),
-        (releases.bisect, "Find the release that changed a cell."),
         (passes.passes, "List graph passes; check or bisect them."),
     ),
     "Extend": (
         (new_backend.new_backend, "Create a repository for a new backend."),
-        (cluster.cluster, "Create keys and run a scheduler for a cluster."),
-        (cluster.worker, "Run cells for the scheduler of a cluster."),
+        (cluster.cluster, "Run cells on several machines: keys, scheduler, workers."),
         (cache.cache, "List and prune the caches of this user."),
     ),
+}
+
+
+# Earlier places of commands. They still work, and help does not show them.
+_MOVED = {
+    "backends": (list_commands.backends, "list backends"),
+    "limitations": (list_commands.limitations, "list limitations"),
+    "bisect": (releases.bisect, "releases bisect"),
+    "worker": (cluster.worker, "cluster worker"),
 }
 
 
@@ -78,7 +83,7 @@ class _Conform(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write one line per command, below the name of its section."""
-        width = max(map(len, self.commands))
+        width = max(len(name) for name, each in self.commands.items() if not each.hidden)
         for title, commands in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(
@@ -103,6 +108,11 @@ def main() -> None:
 for _commands in _SECTIONS.values():
     for _command, _ in _commands:
         main.add_command(_command)
+main.add_command(programs.inspect)
+for _name, (_command, _place) in _MOVED.items():
+    _moved = copy.copy(_command)
+    _moved.hidden, _moved.deprecated = True, f"Use: conform {_place}"
+    main.add_command(_moved, _name)
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""``conform show`` and ``conform repro``: print one cell, run one cell."""
+"""``conform show`` and ``conform repro``: print one cell or program, run one cell."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import SPEED, SUITE_FOLDER, load_run, prepare, run_folder
+from harness.cli.programs.commands import print_program
 from harness.cli.script_option import SCRIPT, write_and_run_script
 
 if TYPE_CHECKING:
@@ -20,19 +21,32 @@ _EXIT_CODES = {"passed": 0, "xfailed": 0, "unsupported": 0, "unavailable": 2, "l
 
 
 @click.command()
-@click.argument("cell")
-@run_folder("Read this run folder.  [default: the newest in runs/]")
+@click.argument("cell", metavar="CELL|PROGRAM.pte")
+@run_folder
 @SUITE_FOLDER
 @click.option(
     "--program/--no-program",
     default=True,
     show_default=True,
-    help="Lower the cell again and print the content of its program (mlx: instructions; metal: "
-    "wrapper, kernels and contract; tosa and xnnpack: operators).",
+    help="Print the content of payloads (mlx: instructions; metal: wrapper, kernels and contract; "
+    "tosa and xnnpack: operators). A cell is lowered again for it.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @SPEED
-def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: bool) -> None:
-    """Print the record of one CELL: stages, delegation, numerics, bounds, error, program."""
+def show(
+    cell: str, folder: Path | None, suites: Path, program: bool, as_json: bool, speed: bool
+) -> None:
+    """Print the record of one CELL, or the contents of a PROGRAM.
+
+    Of a cell: stages, delegation, numerics, bounds, error, program; RUN is its run folder, by
+    default the newest in runs/. Of a program: methods, delegates, kernels, data, memory, payloads;
+    it is not executed.
+    """
+    if cell.endswith(".pte"):
+        if folder is not None:
+            raise click.UsageError(f"{cell} is a program, which belongs to no run; omit {folder}")
+        print_program(Path(cell), as_json=as_json, listings=program)
+        return
     from rich.console import Console
 
     from harness.model import registry
@@ -44,6 +58,9 @@ def show(cell: str, folder: Path | None, suites: Path, program: bool, speed: boo
     name, target = split_cell_id(cell)
     loaded = load_run(folder)
     record = loaded.cell(cell)
+    if as_json:
+        click.echo(record.to_json())
+        return
     terminal.show(record, Console(), loaded)
     silence_vendors()  # loading a backend from another package may import its vendor
     # The record may be older than the removal of its backend or case.

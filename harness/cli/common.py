@@ -100,29 +100,27 @@ SUITE_FOLDER = click.option(
 )
 
 
-def run_folder(help_text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a parameter ``folder``, a run folder: a second argument, or ``--run``.
+def run_folder(command: Callable[..., None]) -> Callable[..., None]:
+    """Add an argument ``[RUN]``, the parameter ``folder`` of a command."""
+    folder = click.Path(path_type=Path)
 
-    Args:
-        help_text: help of ``--run``.
-    """
+    @click.argument("as_argument", required=False, type=folder, metavar="[RUN]")
+    @click.option(
+        "--run",
+        "as_option",
+        type=folder,
+        hidden=True,
+        deprecated="Give the folder as the argument RUN.",
+    )
+    @functools.wraps(command)
+    def command_with_folder(
+        *args: Any, as_argument: Path | None, as_option: Path | None, **options: Any
+    ) -> None:
+        if as_argument is not None and as_option not in (None, as_argument):
+            raise click.UsageError(f"two runs, {as_argument} and {as_option}; give one of them")
+        command(*args, folder=as_option or as_argument, **options)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        folder = click.Path(path_type=Path)
-
-        @click.argument("as_argument", required=False, type=folder, metavar="[RUN]")
-        @click.option("--run", "as_option", type=folder, help=help_text)
-        @functools.wraps(command)
-        def command_with_folder(
-            *args: Any, as_argument: Path | None, as_option: Path | None, **options: Any
-        ) -> None:
-            if as_argument is not None and as_option not in (None, as_argument):
-                raise click.UsageError(f"two runs, {as_argument} and {as_option}; give one of them")
-            command(*args, folder=as_option or as_argument, **options)
-
-        return command_with_folder
-
-    return decorate
+    return command_with_folder
 
 
 SPEED = click.option(

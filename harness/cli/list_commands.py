@@ -1,4 +1,4 @@
-"""``conform backends``, ``list`` and ``limitations``."""
+"""``conform list``: cases, backends, limitations."""
 
 from __future__ import annotations
 
@@ -122,35 +122,64 @@ def _print_stale(suites: Path) -> None:
     click.echo(f"none can be removed: each applies to {oldest_supported()} or a later release")
 
 
-_SUBJECTS = ("cases", "tags", "operators", "targets", "suites")
+class _ListGroup(click.Group):
+    """Lists cases if the command line names no subject."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        names_subject = args and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if names_subject else ["cases", *args])
 
 
-@click.command("list")
-@click.argument("what", type=click.Choice(_SUBJECTS), default="cases")
-@SUITE_FOLDER
-@click.option(
-    "--case", "cases", default="*", metavar="GLOB", help="Show these names; separate globs with |."
+@click.group("list", cls=_ListGroup)
+def listing() -> None:
+    """List cases, tags, operators, targets, suites, backends or limitations; default: cases."""
+
+
+listing.add_command(backends)
+listing.add_command(limitations)
+_CASE_OPTIONS = (
+    SUITE_FOLDER,
+    click.option(
+        "--case", default="*", metavar="GLOB", help="Show these names; separate globs with |."
+    ),
+    click.option(
+        "--op", default="*", metavar="GLOB", help="Show these operators; separate globs with |."
+    ),
+    click.option("--tag", multiple=True, help="Show cases with this tag; repeatable."),
+    click.option(
+        "--targets", metavar="LIST", help=f"Show cases on these targets: {TARGET_LIST_HELP}."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
 )
-@click.option(
-    "--op", "ops", default="*", metavar="GLOB", help="Show these operators; separate globs with |."
+
+
+def _add_subject(what: str, help_text: str) -> None:
+    def command(**options: Any) -> None:
+        _print_cases(what, **options)
+
+    for option in reversed(_CASE_OPTIONS):
+        command = option(command)
+    listing.command(what, help=help_text)(command)
+
+
+_add_subject(
+    "cases",
+    "List cases: name, operator, suite, tags and targets; nightly targets are in brackets.\n\n"
+    "The name of a cell is CASE@TARGET.",
 )
-@click.option("--tag", "tags", multiple=True, help="Show cases with this tag; repeatable.")
-@click.option("--targets", metavar="LIST", help=f"Show cases on these targets: {TARGET_LIST_HELP}.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def listing(
+for _what in ("tags", "operators", "targets", "suites"):
+    _add_subject(_what, f"List {_what}, each with its number of cases.")
+
+
+def _print_cases(
     what: str,
     suites: Path,
-    cases: str,
-    ops: str,
-    tags: tuple[str, ...],
+    case: str,
+    op: str,
+    tag: tuple[str, ...],
     targets: str | None,
     as_json: bool,
 ) -> None:
-    """List cases, or count cases by tag, operator, target or suite.
-
-    Each case is listed with its operator, suite, tags and targets; nightly targets are in brackets.
-    The name of a cell is CASE@TARGET.
-    """
     silence_vendors()
     from dataclasses import asdict
 
@@ -158,7 +187,7 @@ def listing(
     from harness.session.catalogue import list_cases
 
     chosen = None if targets is None else parse_list(targets, "--targets")
-    found = list_cases(suites, cases=cases, ops=ops, tags=tags, targets=chosen)
+    found = list_cases(suites, cases=case, ops=op, tags=tag, targets=chosen)
     if what == "cases":
         shown: Any = [asdict(each) for each in found]
         rows: list[tuple[str, ...]] = [

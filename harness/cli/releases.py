@@ -1,4 +1,4 @@
-"""``conform releases`` and ``conform bisect``: run and compare releases of ExecuTorch."""
+"""``conform releases``: run, compare and bisect releases of ExecuTorch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def releases() -> None:
 
     A release is a version such as 1.4.1, a wheel, or "here" for the installed version. Each release
     has its own environment, which shares all packages except ExecuTorch with this one.
-    Environments are kept.
+    Environments are kept; conform cache prune removes them.
     """
 
 
@@ -159,15 +159,15 @@ def affected(files: TextIO) -> None:
     click.echo(",".join(found))
 
 
-@releases.command("forget")
+@releases.command(hidden=True, deprecated="Use: conform cache prune releases --clear")
 def forget() -> None:
     """Delete the kept environments."""
-    from harness.extras.releases import environment
+    from harness.cache_folders import prune
 
-    click.echo(f"{environment.delete_environments()} environments deleted")
+    click.echo(f"{len(prune('releases', max_size=0.0, max_age=None))} environments deleted")
 
 
-@click.command("bisect")
+@releases.command("bisect")
 @click.argument("cell")
 @click.option("--good", required=True, metavar="RELEASE", help="Use this as the older release.")
 @click.option("--bad", required=True, metavar="RELEASE", help="Use this as the newer release.")
@@ -196,7 +196,7 @@ def bisect(
 ) -> None:
     """Find the release that changed CELL, between two releases with different results.
 
-    conform bisect linear/bias@metal:fp32 --good 1.4.1 --bad 1.5.1
+    conform releases bisect linear/bias@metal:fp32 --good 1.4.1 --bad 1.5.1
 
     The change may be for better or worse. Releases are those in the package index for this Python,
     or the wheels in a folder, such as nightly builds. Exit code 0 if the release was found, 2 if

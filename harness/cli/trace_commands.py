@@ -38,8 +38,8 @@ _INPUTS = click.option(
 
 @click.command()
 @click.argument("cell")
-@run_folder("Use the seed of this run folder.")
-@click.option("--seed", type=int, help="Use this run seed.  [default: seed of the run, or 0]")
+@run_folder
+@click.option("--seed", type=int, help="Use this run seed.  [default: seed of RUN, or 0]")
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS
@@ -97,8 +97,8 @@ def trace(
 
 @click.command()
 @click.argument("cell")
-@run_folder("Use the seed of this run folder.")
-@click.option("--seed", type=int, help="Use this run seed.  [default: seed of the run, or 0]")
+@run_folder
+@click.option("--seed", type=int, help="Use this run seed.  [default: seed of RUN, or 0]")
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS

@@ -134,7 +134,7 @@ class ClusterSession:
             if time.monotonic() > end:
                 raise ClusterLost(
                     f"no usable worker at {self._connection.address} within {self._wait:g} s; "
-                    "start one in a checkout like this one with: conform worker "
+                    "start one in a checkout like this one with: conform cluster worker "
                     f"{self._connection.address}"
                 )
             time.sleep(0.2)
@@ -300,7 +300,7 @@ class ClusterSession:
         workers = []
         for address, about in self._connection.workers().items():
             name = str(about["name"])
-            info, problems = None, ["it was not started with: conform worker"]
+            info, problems = None, ["it was not started with: conform cluster worker"]
             if INFO_KEY in about:
                 info = msgspec.json.decode(about[INFO_KEY], type=WorkerInfo)
                 problems = describe_differences(self._ours, info.environment)

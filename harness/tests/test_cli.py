@@ -64,21 +64,25 @@ def test_report_ends_with_the_path_of_the_page(run_folder: Path) -> None:
 
 
 def test_show_prints_one_cell(run_folder: Path) -> None:
-    result = conform("show", "add/a@x:y", "--run", str(run_folder))
+    result = conform("show", "add/a@x:y", str(run_folder))
     assert result.exit_code == 0, result.output
     for text in ("mismatch", "compare", "12", "aten.add.Tensor", "conform repro add/a@x:y"):
         assert text in result.output
 
 
-@pytest.mark.parametrize("spelled", [["{}"], ["--run", "{}"], ["{}", "--run", "{}"]])
-def test_show_takes_its_run_either_way(run_folder: Path, spelled: list[str]) -> None:
-    cell = json.loads((run_folder / "cells.jsonl").read_text().splitlines()[0])
-    name = f"{cell['case']}@{cell['target']}"
-    given = [text.format(run_folder) for text in spelled]
-    result = conform("show", name, *given, "--no-program")
+def test_show_prints_the_record_as_json(run_folder: Path) -> None:
+    result = conform("show", "add/a@x:y", str(run_folder), "--json")
     assert result.exit_code == 0, result.output
-    assert cell["case"] in result.output
-    assert conform("show", name, *given, "--run", "other").exit_code == 2
+    assert json.loads(result.stdout)["case"] == "add/a"
+    assert conform("show", "program.pte", str(run_folder)).exit_code == 2
+
+
+def test_the_old_option_for_a_run_works_and_names_the_argument(run_folder: Path) -> None:
+    result = conform("show", "add/a@x:y", "--run", str(run_folder), "--no-program")
+    assert result.exit_code == 0, result.output
+    assert "add/a" in result.stdout
+    assert "Give the folder as the argument RUN." in result.stderr
+    assert conform("show", "add/a@x:y", str(run_folder), "--run", "other").exit_code == 2
 
 
 def test_a_truncated_record_is_reported_and_the_rest_is_read(run_folder: Path) -> None:
@@ -95,7 +99,7 @@ def test_a_truncated_record_is_reported_and_the_rest_is_read(run_folder: Path) -
     [
         (("report", "/no/such/folder"), "/no/such/folder"),
         (("report", "{root}"), "not a run folder"),
-        (("show", "add/c@x:y", "--run", "{run}"), "no cell 'add/c@x:y'"),
+        (("show", "add/c@x:y", "{run}"), "no cell 'add/c@x:y'"),
         (("show", "add/a"), "case@backend:recipe"),
         (("repro", "add"), "case@backend:recipe"),
         (("repro", "add/a@tossa:fp"), "did you mean 'tosa'"),
@@ -130,7 +134,7 @@ def test_an_empty_selection_is_explained(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_backends_lists_all_of_them() -> None:
-    result = conform("backends")
+    result = conform("list", "backends")
     assert result.exit_code == 0, result.output
     for name in ("portable", "xnnpack", "tosa", "null"):
         assert name in result.output
@@ -155,9 +159,9 @@ def test_passes_lists_the_passes_of_targets() -> None:
 
 
 def test_the_limitation_table_is_current() -> None:
-    result = conform("limitations", "--suites", str(ROOT / "suites"))
+    result = conform("list", "limitations", "--suites", str(ROOT / "suites"))
     assert result.exit_code == 0, result.output
     written = (ROOT / "docs" / "limitations.md").read_text(encoding="utf-8")
     assert written.strip() == result.stdout.strip(), (
-        "docs/limitations.md is stale: conform limitations --write docs/limitations.md"
+        "docs/limitations.md is stale: conform list limitations --write docs/limitations.md"
     )

@@ -1,4 +1,4 @@
-"""``conform inspect`` and ``conform exec`` as their users type them."""
+"""``conform show`` and ``conform exec`` of programs as their users type them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_inspect_prints_the_contents_of_a_program(program: Path) -> None:
-    result = conform("inspect", program)
+    result = conform("show", program)
     assert result.exit_code == 0, result.output
     for text in (
         "method forward", "float32 at most (6, 8)", "XnnpackBackend", "native", "MLXBackend",
         "emulated", "FullyConnected", "chain 0 (main)", "planned memory",
     ):  # fmt: skip
         assert text in result.output
-    assert "chain 0 (main)" not in conform("inspect", program, "--no-listing").output
+    assert "chain 0 (main)" not in conform("show", program, "--no-program").output
 
 
 def test_inspect_prints_json(program: Path) -> None:
-    result = conform("inspect", program, "--json")
+    result = conform("show", program, "--json")
     found = json.loads(result.stdout)
     assert found["bytes"] == program.stat().st_size
     assert found["methods"][0]["delegates"][0]["runtime"] in ("native", "emulated")
@@ -47,7 +47,7 @@ def test_inspect_prints_json(program: Path) -> None:
 
 def test_inspect_lists_constant_methods_separately(program: Path) -> None:
     program.write_bytes(nested())
-    output = conform("inspect", program).output
+    output = conform("show", program).output
     assert "method nested" in output
     assert "method get_max" not in output
     assert "int 7" in output
@@ -96,10 +96,10 @@ def test_an_error_is_one_line_that_names_the_file(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     torch.save(CHAIN.make().inputs[0].double(), tmp_path / "wrong.pt")
     for arguments, message in (
-        (("inspect", "cut.pte"), "cut short"),
+        (("show", "cut.pte"), "cut short"),
         (("exec", "cut.pte", "--random"), "cut short"),
-        (("inspect", "text.pte"), "not an ExecuTorch program"),
-        (("inspect", "."), "is a folder"),
+        (("show", "text.pte"), "not an ExecuTorch program"),
+        (("exec", "."), "is a folder"),
         (("exec", "none.pte"), "no such file"),
         (("exec", "unknown.pte", "--random"), "delegate 'NoBackends'"),
         (("exec", "whole.pte"), "takes float32 (3, 8); give --inputs FILE, or --random"),
@@ -120,6 +120,6 @@ def test_an_error_is_one_line_that_names_the_file(tmp_path: Path) -> None:
 def test_an_unknown_delegate_is_inspected_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "unknown.pte"
     path.write_bytes(emitted("mlx:fp32").replace(b"MLXBackend", b"NoBackends"))
-    result = conform("inspect", path)
+    result = conform("show", path)
     assert result.exit_code == 0
     assert "no: nothing here knows delegate 'NoBackends'" in result.output

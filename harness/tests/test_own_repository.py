@@ -135,7 +135,7 @@ def test_every_command_for_a_suite_works(environment: Path, suite: Path) -> None
 @nightly
 def test_every_command_for_a_backend_works(environment: Path, backend: Path) -> None:
     said = _all_work(environment, backend, BACKEND)
-    assert re.search(r"mine:fp32\s*│\s*\d{3}", _of(said, "conform backends"))
+    assert re.search(r"mine:fp32\s*│\s*\d{3}", _of(said, "conform list backends"))
     assert "5 of 7 cells passed, 2 xfailed" in _of(said, "conform run", "runs/after")
     ours = backend / "runs" / "ours" / "cells.jsonl"
     cells = {

@@ -80,7 +80,7 @@ def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path
     # And other commands read it, without a suite.
     for command in (
         ["diff", "saved", "saved"],
-        ["show", "deadly.Deadly@portable:fp32", "--run", "saved"],
+        ["show", "deadly.Deadly@portable:fp32", "saved"],
         ["report", "saved"],
     ):
         result = CliRunner().invoke(main, command)

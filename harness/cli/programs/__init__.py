@@ -1,1 +1,1 @@
-"""``conform inspect`` and ``conform exec``: inspect and execute any program."""
+"""``conform exec``, and ``conform show`` of a program."""

@@ -1,4 +1,4 @@
-"""``conform inspect`` and ``conform exec``: inspect and execute any program."""
+"""``conform exec``, and ``conform show`` of a program."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 PROGRAM = click.argument("program", type=click.Path(path_type=Path), metavar="PROGRAM.pte")
 
 
-@click.command()
+@click.command(hidden=True, deprecated="Use: conform show PROGRAM.pte")
 @PROGRAM
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--listing/--no-listing",
-    default=True,
-    show_default=True,
-    help="List the content of payloads that their backends can read.",
-)
+@click.option("--listing/--no-listing", default=True, help="Print the content of payloads.")
 def inspect(program: Path, as_json: bool, listing: bool) -> None:
+    """Print the contents of a program."""
+    print_program(program, as_json=as_json, listings=listing)
+
+
+def print_program(program: Path, *, as_json: bool, listings: bool) -> None:
     """Print the contents of a program: methods, delegates, kernels, data, memory, payloads.
 
-    The program is not executed.
+    Args:
+        program: its file. It is not executed.
+        as_json: whether to print JSON.
+        listings: whether to print the content of payloads that their backends can read.
     """
     silence_vendors()
     from rich.console import Console
@@ -40,7 +43,7 @@ def inspect(program: Path, as_json: bool, listing: bool) -> None:
 
     data = _read(program)
     with _naming_file(program):
-        found = describe_program(data, listings=listing)
+        found = describe_program(data, listings=listings)
     if as_json:
         import msgspec
 

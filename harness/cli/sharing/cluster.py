@@ -1,4 +1,4 @@
-"""``conform cluster`` and ``conform worker``: keys, scheduler and workers of a cluster."""
+"""``conform cluster``: keys, scheduler and workers of a cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,17 @@ KEYS = click.option(
 )
 
 
-@click.command()
+@click.group()
+def cluster() -> None:
+    """Run cells on several processes or machines.
+
+    On one machine: run conform cluster up --local 2, then conform run --cluster ADDRESS with the
+    printed address. On several: run conform cluster keys, conform cluster up, and conform cluster
+    worker on each machine; docs/cluster.md lists the commands.
+    """
+
+
+@cluster.command()
 @click.argument("address")
 @click.option(
     "-n",
@@ -69,16 +79,6 @@ def worker(
         address, security, Path.cwd(), worker_name, count, memory, host
     )
     _run(modules.nanny.serve(config, print_ready))
-
-
-@click.group()
-def cluster() -> None:
-    """Run cells on several processes or machines.
-
-    On one machine: run conform cluster up --local 2, then conform run --cluster ADDRESS with the
-    printed address. On several: run conform cluster keys, conform cluster up, and conform worker on
-    each machine; docs/cluster.md lists the commands.
-    """
 
 
 @cluster.command()

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[3]
 def commands(command: click.Command, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            yield from commands(inner, (*names, name))
+            if not inner.hidden:
+                yield from commands(inner, (*names, name))
         if not command.invoke_without_command:
             return
     yield names
@@ -33,13 +34,16 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "check": ("absent.py:model",),
     "show": ("no/cell",),
     "repro": ("no/cell@portable:fp32",),
-    "inspect": ("absent.pte",),
     "exec": ("absent.pte",),
     "trace": ("no/cell@portable:fp32",),
     "reduce": ("no/cell@portable:fp32",),
-    "backends": ("surplus",),
-    "list": ("--op", "no_such_operator"),
-    "limitations": ("--suites", "absent", "--write", "absent/page.md"),
+    "list backends": ("surplus",),
+    "list cases": ("--op", "no_such_operator"),
+    "list tags": ("--op", "no_such_operator"),
+    "list operators": ("--op", "no_such_operator"),
+    "list targets": ("--op", "no_such_operator"),
+    "list suites": ("--op", "no_such_operator"),
+    "list limitations": ("--suites", "absent", "--write", "absent/page.md"),
     "passes bisect": ("no/cell@portable:fp32",),
     "passes check": ("NoSuchPass",),
     "passes": ("--no-such-option",),
@@ -49,9 +53,8 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "releases compare": ("absent", "absent"),
     "releases list": ("--wheels", "absent"),
     "releases affected": ("absent",),
-    "releases forget": ("surplus",),
-    "bisect": ("no/cell", "1.5.0", "1.5.1"),
-    "worker": ("no address",),
+    "releases bisect": ("no/cell", "1.5.0", "1.5.1"),
+    "cluster worker": ("no address",),
     "cluster keys": (),
     "cluster up": ("--address", "nonsense"),
     "cache list": ("surplus",),
@@ -92,6 +95,33 @@ def test_nonsense_is_exit_code_2_without_a_traceback(
     said = result.stderr + capfd.readouterr().err  # of a child as well
     assert said.strip()
     assert "Traceback" not in result.output + said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("backends", "list backends"),
+        ("limitations", "list limitations"),
+        ("bisect", "releases bisect"),
+        ("worker", "cluster worker"),
+        ("inspect", "show PROGRAM.pte"),
+        ("releases forget", "cache prune releases --clear"),
+    ],
+)
+def test_an_old_command_names_the_new_one(old: str, new: str) -> None:
+    arguments = {
+        "bisect": ("no/cell", "--good", "1.5.0", "--bad", "1.5.1"),
+        "inspect": ("absent.pte",),
+        "worker": ("no address",),
+    }
+    if old in ("backends", "limitations", "releases forget"):
+        result = conform(*old.split(), "--help")
+        assert result.exit_code == 0
+        assert f"Use: conform {new}" in " ".join(result.output.split())
+        return
+    result = conform(old, *arguments[old])
+    assert result.exit_code == 2
+    assert f"Use: conform {new}" in result.stderr
 
 
 def test_a_missing_option_is_exit_code_2() -> None:

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import importlib.metadata
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -205,18 +204,6 @@ def list_environments() -> set[str]:
     return {
         path.name.rpartition("-")[0] for path in environments_folder().iterdir() if path.is_dir()
     }
-
-
-def delete_environments() -> int:
-    """Delete all environments and return how many there were."""
-    found = (
-        [path for path in environments_folder().glob("*") if path.is_dir()]
-        if environments_folder().is_dir()
-        else []
-    )
-    for path in found:
-        shutil.rmtree(path, ignore_errors=True)
-    return len(found)
 
 
 def process_environment() -> dict[str, str]:

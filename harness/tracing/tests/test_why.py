@@ -68,7 +68,7 @@ def test_a_green_cell_is_reported_as_green(suites: Path) -> None:
         (["trace", "right/relu@no:fp32"], "no backend 'no'"),
         (["trace", "right/relu"], "not spelled case@backend:recipe"),
         (["reduce", "right/relu@xnnpack:fp64"], "has no recipe 'fp64'"),
-        (["trace", "right/relu@xnnpack:fp32", "--run", "nowhere"], "nowhere is not a folder"),
+        (["trace", "right/relu@xnnpack:fp32", "nowhere"], "nowhere is not a folder"),
         (["repro", "right/relu@null:eager", "--script", "x.py"], "does not say how it lowers"),
     ],
 )

@@ -102,7 +102,7 @@ views.cell = async (params) => {
       pastSection(main, cells, cell, past, chosen),
       here ? make("section", {}, make("h2", {}, "Artifacts"),
         make("p", { class: "note" }, "The first command prints the record from cells.jsonl in the run folder. The second runs the cell again from its case and seed, and saves the program, inputs, outputs and a bundled program. Both need a checkout of the project."),
-        repro(`conform show ${shell(id)} --run ${shell(chosen.path)}`),
+        repro(`conform show ${shell(id)} ${shell(chosen.path)}`),
         record ? repro(`${record.view.repro} --save ${shell("kept")}`) : null) : null,
       runHead(main, chosen, run),
     ].filter(Boolean),

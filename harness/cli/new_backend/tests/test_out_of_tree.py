@@ -109,7 +109,7 @@ def test_the_name_of_a_built_in_backend_is_an_error(install: Install) -> None:
     install("xnnpack")
     with pytest.raises(ConflictingBackends, match=r"conform-mine \(conform_mine.*built-in"):
         registry.default_targets()
-    done = CliRunner().invoke(main, ["backends"])
+    done = CliRunner().invoke(main, ["list", "backends"])
     assert done.exit_code == 2
     assert "rename its entry point" in done.output
 

@@ -53,8 +53,6 @@ def test_the_release_alone_is_another(tmp_path: Path) -> None:
     assert environment.list_environments() == {"9.0.0"}
     # This environment is unchanged.
     assert importlib_version() != "9.0.0"
-    assert environment.delete_environments() == 1
-    assert environment.list_environments() == set()
 
 
 def importlib_version() -> str:
