@@ -186,7 +186,7 @@ def test_a_worker_with_a_full_disk_fails_no_cell(
     with conform(tmp_path, *up) as scheduler:
         assert scheduler.stdout is not None
         address = scheduler.stdout.readline().rpartition(" ")[2].strip()
-        full = ("worker", address, "-n", "1", "--name", "full")
+        full = ("cluster", "worker", address, "-n", "1", "--name", "full")
         with conform(tmp_path, *full, inside=_SMALL_DISK) as worker:
             monkeypatch.delenv("TMPDIR")
             monkeypatch.delenv("XDG_CACHE_HOME")
@@ -194,7 +194,9 @@ def test_a_worker_with_a_full_disk_fails_no_cell(
             assert "serves" in worker.stdout.readline()
             filled = Path(f"/proc/{workers_of(worker.pid)[0].pid}/root{small}/filling")
             filled.write_bytes(bytes(60 << 20))
-            with conform(tmp_path, "worker", address, "-n", "1", "--name", "fine") as other:
+            with conform(
+                tmp_path, "cluster", "worker", address, "-n", "1", "--name", "fine"
+            ) as other:
                 assert other.stdout is not None
                 assert "serves" in other.stdout.readline()
                 ran = run(tmp_path, "run", "--cluster", address)
@@ -244,7 +246,7 @@ def test_only_holders_of_the_keys_can_connect(tmp_path: Path) -> None:
         assert scheduler.stdout is not None
         address = scheduler.stdout.readline().rpartition(" ")[2].strip()
         assert address.startswith("tls://")
-        with conform(tmp_path, "worker", address, "-n", "1", "--keys", "ours") as worker:
+        with conform(tmp_path, "cluster", "worker", address, "-n", "1", "--keys", "ours") as worker:
             assert worker.stdout is not None
             assert "slots: 1" in worker.stdout.readline()
             with_others = run(tmp_path, "none", "--cluster", address, "--keys", "others")
