@@ -107,7 +107,7 @@ def test_an_error_is_one_line_that_names_the_file(tmp_path: Path) -> None:
         (("exec", "whole.pte", "--inputs", "none.pt"), "no such file"),
         (("exec", "whole.pte", "--random", "--inputs", "wrong.pt"), "give one of them"),
         (("exec", "whole.pte", "--random", "--method", "back"), "no method 'back'"),
-        (("exec", "whole.pte", "--random", "--out", "y.csv"), "written to .pt"),
+        (("exec", "whole.pte", "--random", "--out", "y.csv"), "written as .pt"),
     ):
         paths = [tmp_path / one if "." in one else one for one in arguments]
         result = conform(*paths)
