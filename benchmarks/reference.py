@@ -87,7 +87,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     from harness.checking import cases, model_sources
     from harness.model.case import Case
     from harness.pipeline import speed
-    from harness.pipeline.runner import run_cell
+    from harness.pipeline.runner import CellOptions, run_cell
     from harness.workers.memory import GIB, MemoryMeter
 
     class Clock(MemoryMeter):
@@ -130,7 +130,7 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     (case,) = cases.plan_cases(subject).cases
     speed.tune_garbage_collector()
     clock, ran = Clock(), list["Tester"]()
-    cell = run_cell(case, target, meter=clock, on_compared=ran.append)
+    cell = run_cell(case, target, options=CellOptions(meter=clock, on_compared=ran.append))
     name = f"{model.rpartition(':')[2]}@{target.replace(':', '_')}.pt"
     bounds = [b for call in ran[0].reference.bound for b in call if b is not None] if ran else []
     if keep is not None and bounds:

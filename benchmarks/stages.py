@@ -122,7 +122,7 @@ def _time_calls(case: Any, target: Any) -> dict[str, float] | None:
 
 def measure_ours(cases: int, targets: Sequence[str]) -> Seconds:
     """Measure whole cells."""
-    from harness import Status, run_cell
+    from harness import CellOptions, Status, run_cell
     from harness.pipeline import speed
     from harness.pipeline.shared_case_work import SharedCaseWork
     from harness.pipeline.tester import VENDOR_STAGES
@@ -136,7 +136,7 @@ def measure_ours(cases: int, targets: Sequence[str]) -> Seconds:
     made: Seconds = {}
     for case in chosen:
         for target in targets:
-            cell = run_cell(case, target, shared_work=shared_work)
+            cell = run_cell(case, target, options=CellOptions(shared_work=shared_work))
             if cell.status is Status.PASSED:
                 vendors = sum(cell.stages.get(stage, 0.0) for stage in VENDOR_STAGES)
                 made[cell.id] = {stage: cell.stages.get(stage, 0.0) for stage in STAGES}

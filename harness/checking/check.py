@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
-from harness.pipeline.runner import run_cell
+from harness.pipeline.runner import CellOptions, run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
@@ -87,10 +87,12 @@ def check(
             target,
             seed=seed,
             passes=makers,
-            on_compared=ran.append,
-            on_failure=failed.append,
-            past_defects=past_defects,
-            shared_work=shared_work,
+            options=CellOptions(
+                continue_past_defects=past_defects,
+                shared_work=shared_work,
+                on_compared=ran.append,
+                on_failure=failed.append,
+            ),
         )
         recipe = graph_passes.add_passes_to_recipe(target, makers)
         found = trace_cell(
@@ -133,13 +135,7 @@ def check_cell(
     *,
     seed: int,
     passes: Sequence[PassFactory] = (),
-    save: Path | None = None,
-    meter: MemoryMeter | None = None,
-    on_compared: Callable[[Tester], None] | None = None,
-    on_failure: Callable[[Tester], None] | None = None,
-    on_lowered: Callable[[Cell], None] | None = None,
-    past_defects: bool = True,
-    shared_work: SharedCaseWork | None = None,
+    options: CellOptions,
 ) -> Cell:
     """Run one case on one target.
 
@@ -148,38 +144,21 @@ def check_cell(
         target: the target.
         seed: run seed.
         passes: factories of graph passes that run before the target's own passes.
-        save: file to write the serialized program to.
-        meter: measures memory and reports each stage as it begins.
-        on_compared: called with the tester once the outputs were compared.
-        on_failure: called with the tester when a stage fails.
-        on_lowered: called with the record so far before the program is executed.
-        past_defects: as in :func:`check`.
-        shared_work: results that the cells of one case share; by default nothing is shared.
+        options: how the cell runs.
     """
-    run = functools.partial(
-        run_cell,
-        target=target,
-        seed=seed,
-        recipe=graph_passes.add_passes_to_recipe(target, passes),
-        continue_past_defects=past_defects,
-    )
     compared: list[Tester] = []
 
     def note(tester: Tester) -> None:
         compared.append(tester)
-        if on_compared is not None:
-            on_compared(tester)
+        if options.on_compared is not None:
+            options.on_compared(tester)
 
-    cell = run(
-        case,
-        save=save,
-        meter=meter,
-        on_compared=note,
-        on_failure=on_failure,
-        on_lowered=on_lowered,
-        shared_work=shared_work,
-    )
-    explain_layout(case, cell, seed, run)
+    recipe = graph_passes.add_passes_to_recipe(target, passes)
+    noting = replace(options, on_compared=note)
+    cell = run_cell(case, target, seed=seed, recipe=recipe, options=noting)
+    plain = CellOptions(continue_past_defects=options.continue_past_defects)
+    run_again = functools.partial(run_cell, target=target, seed=seed, recipe=recipe, options=plain)
+    explain_layout(case, cell, seed, run_again)
     for tester in compared:
         _add_profile(cell, tester)
     return cell

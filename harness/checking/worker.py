@@ -63,6 +63,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         speed.prepare()
     from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
     from harness.model import registry
+    from harness.pipeline.runner import CellOptions
     from harness.pipeline.shared_case_work import SharedCaseWork
 
     if request.speed:
@@ -100,13 +101,15 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
                     target,
                     seed=request.seed,
                     passes=makers,
-                    save=None if folder is None else _program_path(folder, name),
-                    meter=meter,
-                    on_compared=ran.append,
-                    on_failure=failed.append,
-                    on_lowered=lambda so_far: send(ProgramLowered(so_far.to_json())),
-                    past_defects=request.past_defects,
-                    shared_work=shared_work,
+                    options=CellOptions(
+                        continue_past_defects=request.past_defects,
+                        save=None if folder is None else _program_path(folder, name),
+                        meter=meter,
+                        shared_work=shared_work,
+                        on_lowered=lambda so_far: send(ProgramLowered(so_far.to_json())),
+                        on_compared=ran.append,
+                        on_failure=failed.append,
+                    ),
                 )
             send(CellEnded(cell.to_json()))
             recipe = custom_passes.add_passes_to_recipe(target, makers)

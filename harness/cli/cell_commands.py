@@ -109,7 +109,7 @@ def repro(
     from rich.console import Console
 
     from harness.model.selection import parse_targets
-    from harness.pipeline.runner import run_cell
+    from harness.pipeline.runner import CellOptions, run_cell
     from harness.pipeline.saving.cell_folder import CellFolder
     from harness.record.host import available_memory
     from harness.record.target import split_cell_id
@@ -129,8 +129,7 @@ def repro(
             target,
             seed=seed,
             limitations=suite.limitations,
-            save=save if saves_only_program else None,
-            cell_folder=keep,
+            options=CellOptions(save=save if saves_only_program else None, cell_folder=keep),
         )
     record.suite = suite.name
     terminal.show(record, Console())

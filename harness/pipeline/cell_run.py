@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from msgspec import structs
@@ -35,11 +36,11 @@ from harness.pipeline.explain.model_frames import find_model_frame, find_vendor_
 from harness.pipeline.explain.refusal import find_refusal
 from harness.pipeline.program_statistics import ConstantSizes, Stopwatch, measure_constants
 from harness.pipeline.route import find_unsupported_reason, lower
-from harness.pipeline.saving.cell_folder import CellFolder
-from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
     CROSS_BACKEND,
+    PUBLISHED,
+    Cell,
     Delegation,
     Divergence,
     Intermediate,
@@ -53,6 +54,9 @@ from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
 
+if TYPE_CHECKING:
+    from harness.pipeline.runner import CellOptions
+
 _TRACEBACK_LINES = 60
 
 # The stage that makes each intermediate form of a program, and the code that makes it.
@@ -64,7 +68,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True)
-class CellOutcome:
+class CellEnding:
     """How a cell ended.
 
     Attributes:
@@ -91,34 +95,20 @@ class CellOutcome:
 class CellRun:
     """Runs one cell and holds its results, which are partial when a stage fails.
 
-    The arguments are those of :func:`harness.pipeline.runner.run_cell`; ``report_lowered`` is
-    called once the program is serialized.
+    Args:
+        case: the case.
+        target: the target.
+        seed: run seed.
+        options: how the cell runs.
     """
 
-    def __init__(
-        self,
-        require_delegation: bool,
-        compare_runtimes: bool,
-        save: Path | None,
-        cell_folder: CellFolder | None,
-        meter: MemoryMeter,
-        on_compared: Callable[[Tester], None] | None,
-        shared_work: SharedCaseWork | None,
-        continue_past_defects: bool,
-        on_failure: Callable[[Tester], None] | None = None,
-        report_lowered: Callable[[CellRun], None] | None = None,
-    ) -> None:
-        self.continue_past_defects = continue_past_defects
-        self.on_failure = on_failure
-        self.report_lowered = report_lowered
+    def __init__(self, case: Case, target: Target, seed: int, options: CellOptions) -> None:
+        self.case = case
+        self.target = target
+        self.seed = seed
+        self.options = options
+        self.meter = options.meter or MemoryMeter()
         self.defects: list[Defect] = []
-        self.on_compared = on_compared
-        self.shared_work = shared_work
-        self.require_delegation = require_delegation
-        self.compare_runtimes = compare_runtimes
-        self.save = save
-        self.cell_folder = cell_folder
-        self.meter = meter
         self.stages: dict[str, float] = {}
         self.delegation = Delegation()
         self.program_bytes = 0
@@ -138,21 +128,11 @@ class CellRun:
         self.refused_call: int | None = None
 
     def run(
-        self,
-        case: Case,
-        target: Target,
-        seed: int,
-        backend: Backend,
-        recipe: Recipe,
-        only: str,
-        limitation: Limitation | None,
-    ) -> CellOutcome:
+        self, backend: Backend, recipe: Recipe, only: str, limitation: Limitation | None
+    ) -> CellEnding:
         """Run the cell through its stages until one fails.
 
         Args:
-            case: the case.
-            target: the target.
-            seed: run seed.
             backend: the target's backend.
             recipe: the target's recipe.
             only: why the program is lowered and not executed; empty to execute it.
@@ -160,26 +140,46 @@ class CellRun:
         """
         try:
             tester = Tester(
-                case,
-                target,
-                seed=seed,
+                self.case,
+                self.target,
+                seed=self.seed,
                 recipe=recipe,
                 backend=backend,
                 meter=self.meter,
-                shared_work=self.shared_work,
+                shared_work=self.options.shared_work,
             )
             self.stages = tester.seconds
             if (reason := find_unsupported_reason(tester)) is not None:
-                return CellOutcome(Status.UNSUPPORTED, error=reason)
+                return CellEnding(Status.UNSUPPORTED, error=reason)
             if limitation is not None and not limitation.run:
-                return CellOutcome(limitation.shown_as, error=NOT_RUN_ERROR, excused=True)
+                return CellEnding(limitation.shown_as, error=NOT_RUN_ERROR, excused=True)
             return self._report_changed_form(tester, self._run_stages(tester, only, limitation))
         except StageFailure as failure:
             return self._stop_at_failure(failure)
 
-    def _run_stages(self, tester: Tester, only: str, limitation: Limitation | None) -> CellOutcome:
+    def record_lowered(self) -> Cell:
+        """The record of a cell that is lowered and not yet executed."""
+        sizes = self.constant_sizes
+        return Cell(
+            case=self.case.name,
+            target=str(self.target),
+            status=Status.LOWERED,
+            op=self.case.op,
+            tags=sorted(self.case.tags),
+            seed=self.seed,
+            delegation=self.delegation,
+            stages=dict(self.stages),
+            program_bytes=self.program_bytes,
+            constant_bytes=None if sizes is None else sizes.constants,
+            duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
+            source=self.case.source,
+        )
+
+    def _run_stages(self, tester: Tester, only: str, limitation: Limitation | None) -> CellEnding:
         """Lower and execute a supported cell; the arguments are those of :meth:`run`."""
-        with past_defects() if self.continue_past_defects else nullcontext(DefectLog()) as log:
+        # Executing and judging published models past their first defect takes minutes.
+        continues = self.options.continue_past_defects and PUBLISHED not in self.case.tags
+        with past_defects() if continues else nullcontext(DefectLog()) as log:
             failure: StageFailure | None = None
             try:
                 outcome = self._apply_pass_properties(
@@ -206,7 +206,7 @@ class CellRun:
 
     def _stop_at_first_defect(
         self, tester: Tester, log: DefectLog, rest: str
-    ) -> tuple[StageFailure, CellOutcome]:
+    ) -> tuple[StageFailure, CellEnding]:
         """The outcome of a cell that continued past defects: the outcome of its first defect.
 
         Args:
@@ -226,7 +226,7 @@ class CellRun:
         first = (outcome.error or "").rstrip(";")
         return failure, replace(outcome, error=f"{first}; {count}; otherwise {rest}")
 
-    def _report_changed_form(self, tester: Tester, outcome: CellOutcome) -> CellOutcome:
+    def _report_changed_form(self, tester: Tester, outcome: CellEnding) -> CellEnding:
         """Replace the outcome where the program differs from the module before quantization.
 
         That difference is reported first, because later stages inherit it.
@@ -238,9 +238,9 @@ class CellRun:
         stage, problem = changed
         if outcome.status.is_red:
             problem = f"{problem}; then, at stage {outcome.stage}: {outcome.error}"
-        return CellOutcome(Status.FAILED, stage, problem)
+        return CellEnding(Status.FAILED, stage, problem)
 
-    def _stop_at_failure(self, failure: StageFailure, tester: Tester | None = None) -> CellOutcome:
+    def _stop_at_failure(self, failure: StageFailure, tester: Tester | None = None) -> CellEnding:
         """The outcome of a cell of which a stage failed.
 
         Args:
@@ -262,16 +262,16 @@ class CellRun:
         node = None
         if tester is not None:
             node = find_failing_node(tester, failure)
-            if self.on_failure is not None:
-                self.on_failure(tester)
+            if self.options.on_failure is not None:
+                self.options.on_failure(tester)
         frame = find_model_frame(cause)
         if node is not None and not node.source and frame is not None:
             node = structs.replace(node, source=frame)
-        return CellOutcome(
+        return CellEnding(
             status, stage, error, _traceback(cause), frame, find_vendor_frame(cause), node
         )
 
-    def _lower(self, tester: Tester, only: str) -> CellOutcome | None:
+    def _lower(self, tester: Tester, only: str) -> CellEnding | None:
         """Lower the cell. Returns an outcome if the program violates its recipe, else None."""
         lower(tester, sizes=not only)
         self.sizes = tester.sizes
@@ -282,24 +282,25 @@ class CellRun:
         # Execution reports a payload that its backend cannot read.
         with suppress(ProgramError):
             self.constant_sizes = measure_constants(lowered.program, tester.backend)
-        if self.save is not None:
-            _save(lowered.data, self.save)
-        if self.cell_folder is not None:
-            self.cell_folder.write_program(tester)
-        if self.report_lowered is not None:
-            self.report_lowered(self)
-        must_delegate = self.require_delegation or recipe.require_delegation
+        options = self.options
+        if options.save is not None:
+            _save(lowered.data, options.save)
+        if options.cell_folder is not None:
+            options.cell_folder.write_program(tester)
+        if options.on_lowered is not None:
+            options.on_lowered(self.record_lowered())
+        must_delegate = options.require_delegation or recipe.require_delegation
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
-            return CellOutcome(Status.FAILED, "lower", problem)
+            return CellEnding(Status.FAILED, "lower", problem)
         with tester.attribute_errors("lower"):
             found = recipe.verify(lowered) if recipe.verify is not None else None
             encodings = recipe.encodings(lowered) if recipe.encodings is not None else []
         keep = CROSS_BACKEND in tester.case.tags
         self.encodings = [item if keep else item.brief() for item in encodings]
-        return None if found is None else CellOutcome(Status.FAILED, "lower", found)
+        return None if found is None else CellEnding(Status.FAILED, "lower", found)
 
-    def _apply_pass_properties(self, tester: Tester, outcome: CellOutcome) -> CellOutcome:
+    def _apply_pass_properties(self, tester: Tester, outcome: CellEnding) -> CellEnding:
         """Check the passes that the target adds, and fail the cell if they break a property."""
         self.properties = tester.check_pass_properties()
         if tester.rewriting is not None:
@@ -310,19 +311,20 @@ class CellRun:
         problem = f"the passes do not keep {'; '.join(broken)}"
         if outcome.status.is_red:
             return replace(outcome, error=f"{outcome.error}; {problem}")
-        return CellOutcome(Status.FAILED, "passes", problem)
+        return CellEnding(Status.FAILED, "passes", problem)
 
-    def _execute(self, tester: Tester, only: str) -> CellOutcome:
+    def _execute(self, tester: Tester, only: str) -> CellEnding:
         if only:
-            return CellOutcome(Status.LOWERED, error=only)
+            return CellEnding(Status.LOWERED, error=only)
         execution = tester.run(steady=is_model(tester.case.tags)).execution
         self.stopwatch = tester.stopwatch
         self.runtime = execution.runtime
         self.verdict = verdict = tester.compare().verdict
-        if self.cell_folder is not None:
-            self.cell_folder.write_outputs(tester)
-        if self.on_compared is not None:
-            self.on_compared(tester)
+        options = self.options
+        if options.cell_folder is not None:
+            options.cell_folder.write_outputs(tester)
+        if options.on_compared is not None:
+            options.on_compared(tester)
         if CROSS_BACKEND in tester.case.tags:
             self.outputs = [
                 OutputValues(call=call, output=index, values=tensor.double().flatten().tolist())
@@ -331,14 +333,14 @@ class CellRun:
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
             ]
         problem, self.severity = verdict.problem, verdict.severity
-        if self.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
+        if options.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
             emulated = _find_disagreement(tester)
             if emulated is not None:
                 problem = _describe_disagreement(verdict, emulated)
                 self.severity = find_worst([verdict.severity, emulated.severity])
         if problem is None:
-            return CellOutcome(Status.PASSED)
-        return CellOutcome(
+            return CellEnding(Status.PASSED)
+        return CellEnding(
             Status.MISMATCH, "compare", f"{problem}{_describe_sizes_of_mismatch(tester)}"
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import describe
@@ -12,14 +13,53 @@ from harness.model.backend import Availability, Backend
 from harness.model.case import Case
 from harness.model.limitation import Limitation, apply_limitation, find_limitation
 from harness.model.recipe import Recipe
-from harness.pipeline.cell_run import CellOutcome, CellRun
+from harness.pipeline.cell_run import CellEnding, CellRun
 from harness.pipeline.saving.cell_folder import CellFolder
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.pipeline.tester import Tester
-from harness.record.cell import PUBLISHED, Cell, Status
+from harness.record.cell import Cell, Status
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """Options of :func:`run_cell`.
+
+    Attributes:
+        require_delegation: fail when nothing was delegated, even if the recipe allows it.
+        compare_runtimes: run natively and emulated where the backend can do both, and require the
+            same verdict from both.
+        lower_only: stop at the serialized program; a cell that gets there ends as ``lowered``.
+        continue_past_defects: where the backend finds a defect that its emulation can continue
+            past, list all defects and judge the rest. The cell is red either way. Cases tagged
+            ``published`` stop at their first defect: executing and judging them takes minutes.
+        save: file to write the serialized program to.
+        cell_folder: folder to write the program, inputs, outputs and expected outputs to, as far
+            as the cell gets.
+        meter: measures memory and reports each stage as it begins; by default a new one.
+        shared_work: results that the cells of one case share; by default nothing is shared.
+        on_lowered: called with the record so far once the program is serialized. It is the only
+            record of the cell if execution ends the process.
+        on_compared: called with the tester once the outputs were compared.
+        on_failure: called with the tester when a stage fails.
+    """
+
+    require_delegation: bool = False
+    compare_runtimes: bool = False
+    lower_only: bool = False
+    continue_past_defects: bool = True
+    save: Path | None = None
+    cell_folder: CellFolder | None = None
+    meter: MemoryMeter | None = None
+    shared_work: SharedCaseWork | None = None
+    on_lowered: Callable[[Cell], None] | None = None
+    on_compared: Callable[[Tester], None] | None = None
+    on_failure: Callable[[Tester], None] | None = None
+
+
+_DEFAULTS = CellOptions()
 
 
 @run_in_one_stack_chunk
@@ -31,19 +71,7 @@ def run_cell(
     limitations: Sequence[Limitation] = (),
     recipe: Recipe | None = None,
     backend: Backend | None = None,
-    require_delegation: bool = False,
-    compare_runtimes: bool = False,
-    lower_only: bool = False,
-    save: Path | None = None,
-    cell_folder: CellFolder | None = None,
-    suite: str = "",
-    worker: str | None = None,
-    meter: MemoryMeter | None = None,
-    on_compared: Callable[[Tester], None] | None = None,
-    on_failure: Callable[[Tester], None] | None = None,
-    on_lowered: Callable[[Cell], None] | None = None,
-    shared_work: SharedCaseWork | None = None,
-    continue_past_defects: bool = True,
+    options: CellOptions = _DEFAULTS,
 ) -> Cell:
     """Run one case on one target.
 
@@ -58,67 +86,43 @@ def run_cell(
         limitations: expected failures. The first one that matches this cell judges it.
         recipe: used instead of the target's recipe.
         backend: used instead of the target's backend.
-        require_delegation: fail when nothing was delegated, even if the recipe allows it.
-        compare_runtimes: run natively and emulated where the backend can do both, and require the
-            same verdict from both.
-        lower_only: stop at the serialized program; a cell that gets there ends as ``lowered``.
-        save: file to write the serialized program to.
-        cell_folder: folder to write the program, inputs, outputs and expected outputs to, as far
-            as the cell gets.
-        suite: the case's suite, for the record.
-        worker: the worker that runs the cell, for the record.
-        meter: measures memory and reports each stage as it begins; by default a new one.
-        on_compared: called with the tester once the outputs were compared.
-        on_failure: called with the tester when a stage fails.
-        on_lowered: called with the record so far once the program is serialized. It is the only
-            record of the cell if execution ends the process.
-        shared_work: results that the cells of one case share; by default nothing is shared.
-        continue_past_defects: where the backend finds a defect that its emulation can continue
-            past, list all defects and judge the rest. The cell is red either way. Cases tagged
-            ``published`` stop at their first defect: executing and judging them takes minutes.
+        options: where the cell stops, what it saves, and what is called as it goes on.
 
     Raises:
         UnknownTarget: the backend or recipe does not exist.
-        UsageError: a file in ``save`` or ``cell_folder`` cannot be written.
+        UsageError: a file in ``options.save`` or ``options.cell_folder`` cannot be written.
     """
     start = time.perf_counter()
     target = Target.parse(target) if isinstance(target, str) else target
     backend = backend or registry.backend(target.backend)
     limitation = find_limitation(limitations, case, target)
-
-    def report_lowered(run: CellRun) -> None:
-        if on_lowered is not None:
-            on_lowered(_record_lowered(case, target, seed, run))
-
-    run = CellRun(
-        require_delegation,
-        compare_runtimes,
-        save,
-        cell_folder,
-        meter or MemoryMeter(),
-        on_compared,
-        shared_work,
-        continue_past_defects and PUBLISHED not in case.tags,
-        on_failure,
-        report_lowered,
-    )
+    run = CellRun(case, target, seed, options)
     state = _check_availability(backend)
     if not (state.available or state.can_lower):
-        outcome = CellOutcome(Status.UNAVAILABLE, error=state.reason)
+        outcome = CellEnding(Status.UNAVAILABLE, error=state.reason)
     else:
         recipe = recipe or registry.recipe(target, backend)
-        only = "lowered only, as asked" if lower_only else state.reason
-        outcome = run.run(case, target, seed, backend, recipe, only, limitation)
-    seconds = time.perf_counter() - start
-    sizes, stopwatch = run.constant_sizes, run.stopwatch
-    cell = Cell(
+        only = "lowered only, as asked" if options.lower_only else state.reason
+        outcome = run.run(backend, recipe, only, limitation)
+    cell = _record(run, outcome, time.perf_counter() - start)
+    if outcome.excused and limitation is not None:
+        cell.limitation = limitation.ref
+    else:
+        cell = apply_limitation(cell, limitation)
+    if options.cell_folder is not None:
+        options.cell_folder.remove_if_not_red(cell)
+    return cell
+
+
+def _record(run: CellRun, outcome: CellEnding, seconds: float) -> Cell:
+    case, sizes, stopwatch = run.case, run.constant_sizes, run.stopwatch
+    return Cell(
         case=case.name,
-        target=str(target),
+        target=str(run.target),
         status=outcome.status,
-        suite=suite,
         op=case.op,
         tags=sorted(case.tags),
-        seed=seed,
+        seed=run.seed,
         stage=outcome.stage,
         error=outcome.error,
         traceback=outcome.traceback,
@@ -139,43 +143,18 @@ def run_cell(
         planned_memory=run.planned_memory,
         first_seconds=None if stopwatch is None else stopwatch.first,
         steady_seconds=None if stopwatch is None else stopwatch.steady,
-        limitation=limitation.ref if limitation is not None and outcome.excused else None,
         encodings=run.encodings,
         outputs=run.outputs,
         properties=run.properties,
         intermediates=run.intermediates,
         side_effects=run.side_effects,
         changed_ops=run.changed_ops,
-        worker=worker,
         vacuous_reason=case.vacuous,
         source=case.source,
         defects=run.defects,
         dynamic_dimensions=run.sizes.dimensions,
         untried_sizes=run.sizes.untried,
         refused_call=run.refused_call,
-    )
-    cell = cell if outcome.excused else apply_limitation(cell, limitation)
-    if cell_folder is not None:
-        cell_folder.remove_if_not_red(cell)
-    return cell
-
-
-def _record_lowered(case: Case, target: Target, seed: int, run: CellRun) -> Cell:
-    """The record of a cell that is lowered and not yet executed."""
-    sizes = run.constant_sizes
-    return Cell(
-        case=case.name,
-        target=str(target),
-        status=Status.LOWERED,
-        op=case.op,
-        tags=sorted(case.tags),
-        seed=seed,
-        delegation=run.delegation,
-        stages=dict(run.stages),
-        program_bytes=run.program_bytes,
-        constant_bytes=None if sizes is None else sizes.constants,
-        duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
-        source=case.source,
     )
 
 

@@ -99,25 +99,24 @@ def run_suite_cell(
     Returns:
         Its record, and its claim about the limitation that applies to it.
     """
-    from harness.pipeline.runner import run_cell
+    from harness.pipeline.runner import CellOptions, run_cell
 
     testers: list[Tester] = []
     keep = _keep(cell_id(case.name, target), asked)
     said = nullcontext() if board is None else capture_stderr(board.folder, board.worker)
     with ignore_vendor_warnings(), said:
-        cell = run_cell(
-            case,
-            target,
-            seed=asked.seed,
-            limitations=suite.limitations,
+        options = CellOptions(
             require_delegation=str(target) in asked.demanding,
             compare_runtimes=asked.compare_runtimes,
             lower_only=asked.lower_only,
             cell_folder=keep,
             meter=meter,
-            on_compared=testers.append,
-            on_lowered=None if board is None else board.store_lowered,
             shared_work=shared_work,
+            on_lowered=None if board is None else board.store_lowered,
+            on_compared=testers.append,
+        )
+        cell = run_cell(
+            case, target, seed=asked.seed, limitations=suite.limitations, options=options
         )
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, run_cell
+from harness import Case, CellOptions, run_cell
 from harness.errors import CaseError, UsageError, describe
 from harness.record.cell import Cell, Status
 from harness.vendors.torch import _inductor
@@ -91,8 +91,9 @@ def test_tags_are_words_and_names_can_be_written() -> None:
 
 
 def test_a_bad_place_to_save_is_one_clear_error(tmp_path: Path) -> None:
+    options = CellOptions(save=tmp_path / "no" / "such.pte")
     with pytest.raises(UsageError, match=r"cannot save the program to .*: "):
-        run_cell(case(lambda x: x * 2), "null:eager", save=tmp_path / "no" / "such.pte")
+        run_cell(case(lambda x: x * 2), "null:eager", options=options)
 
 
 def test_a_backend_whose_availability_raises_is_unavailable() -> None:

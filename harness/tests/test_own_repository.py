@@ -151,12 +151,13 @@ from pathlib import Path
 
 import torch
 
-from harness import Case, Cell, CellFolder, MemoryMeter, SharedCaseWork, Target
+from harness import Case, Cell, CellFolder, CellOptions, MemoryMeter, SharedCaseWork, Target
 from harness import check, run_cell, trace
 
 case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
 folder, target = CellFolder(Path("kept")), Target.parse("xnnpack:fp32")
-cell: Cell = run_cell(case, target, cell_folder=folder, meter=MemoryMeter())
+options = CellOptions(cell_folder=folder, meter=MemoryMeter())
+cell: Cell = run_cell(case, target, options=options)
 cells: list[Cell] = check(torch.nn.ReLU(), (torch.randn(3),), targets=["xnnpack:fp32"])
 bound: float = cell.numerics[0].bound
 node = trace(case, "xnnpack:fp32").first

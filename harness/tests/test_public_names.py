@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 USERS = [
     "Built", "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
-    "ConformError", "Delegation", "Exporter", "Found", "InputError", "Inputs", "KnownIssue",
-    "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty", "ProgramError",
+    "CellOptions", "ConformError", "Delegation", "Exporter", "Found", "InputError", "Inputs",
+    "KnownIssue", "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty", "ProgramError",
     "Reference", "Run", "Severity", "SharedCaseWork", "StageFailure", "Status", "Target",
     "Tester", "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
     "check_backend", "compute_reference", "execute", "is_installed_within", "registry",

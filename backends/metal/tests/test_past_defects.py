@@ -15,7 +15,7 @@ from backends.metal.fallbacks import substitute
 from backends.metal.machine.calls import MachineCall
 from backends.metal.machine.machine import Machine
 from backends.metal.machine.metadata import make_check
-from harness import Case, Cell, Status, run_cell
+from harness import Case, Cell, CellOptions, Status, run_cell
 
 SIX = torch.arange(6.0).reshape(2, 3)
 #: Doubles a (2, 3) tensor whose rows are five elements apart, into a like one.
@@ -186,7 +186,8 @@ def test_a_linear_layer_is_named_as_the_partition_names_it() -> None:
     cell = run(lambda x: layer((x + 1).T.relu()), torch.randn(3, 5))
     for defect in cell.defects:
         assert defect.op == "aten.linear.default"
-    only_first = run(Vision, torch.randn(1, 3, 8, 8), continue_past_defects=False)
+    first_defect = CellOptions(continue_past_defects=False)
+    only_first = run(Vision, torch.randn(1, 3, 8, 8), options=first_defect)
     assert only_first.defects == []
     assert "known defect" not in (only_first.error or "")
 

@@ -11,7 +11,7 @@ from executorch.exir.dialects._ops import ops
 from executorch.exir.pass_base import ExportPass
 
 import harness
-from harness import Call, CaseError, Status, UsageError
+from harness import Call, CaseError, CellOptions, Status, UsageError
 from harness.errors import UnknownTarget
 
 
@@ -106,7 +106,9 @@ def test_a_model_that_does_not_export_names_its_line(folder: Path) -> None:
 
     subject = model_sources.load_model("my_model.py:Branching")
     (case,) = cases.plan_cases(subject).cases
-    cell = check.check_cell(case, check.resolve_targets("null:eager")[0], seed=0)
+    cell = check.check_cell(
+        case, check.resolve_targets("null:eager")[0], seed=0, options=CellOptions()
+    )
     assert (cell.status, cell.stage) == (Status.FAILED, "export")
     assert cell.model_frame is not None
     assert cell.model_frame.endswith("if x.sum() > 0:")

@@ -16,7 +16,7 @@ from harness.passes.memory_plans import find_overlaps, find_use_after_free
 from harness.passes.pass_log import Passes, ProgramRewrite
 from harness.passes.properties import PassCheck, check_properties
 from harness.pipeline import stages
-from harness.pipeline.runner import run_cell
+from harness.pipeline.runner import CellOptions, run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
 from harness.record.target import Target
@@ -106,11 +106,10 @@ class CellJudge:
 
     def __call__(self, program: GeneratedProgram) -> Problem | None:
         """Return the problem on the first wrong target, or None."""
-        case, shared_work = program.make_case(), SharedCaseWork()
+        case = program.make_case()
+        options = CellOptions(shared_work=SharedCaseWork(), continue_past_defects=False)
         for target in self._targets:
-            cell = run_cell(
-                case, target, seed=self._seed, shared_work=shared_work, continue_past_defects=False
-            )
+            cell = run_cell(case, target, seed=self._seed, options=options)
             if not cell.status.is_red or cell.stage in _IGNORED_STAGES:
                 continue
             error = (cell.error or "").partition("\n")[0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, Limitation, run_cell
+from harness import Case, CellOptions, Limitation, run_cell
 from harness.errors import ProgramError, StageFailure
 from harness.model.backend import Availability, Execution, past_defects, report_defect
 from harness.model.case import Inputs
@@ -86,7 +86,7 @@ def test_a_defect_that_ends_execution_is_reported() -> None:
 
 
 def test_without_going_past_the_first_defect_ends_the_cell() -> None:
-    found = cell(Defective(), continue_past_defects=False)
+    found = cell(Defective(), options=CellOptions(continue_past_defects=False))
     assert (found.status, found.stage, found.error) == (Status.FAILED, "lower", FIRST)
     assert (found.defects, found.numerics) == ([], [])
 

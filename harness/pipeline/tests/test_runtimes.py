@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from backends import portable
-from harness import Case, Tester, run_cell
+from harness import Case, CellOptions, Tester, run_cell
 from harness.backend_api import Precision
 from harness.errors import ConflictingOptions
 from harness.model import registry
@@ -19,6 +19,8 @@ from harness.pipeline import delegation
 from harness.pipeline.inspection import inspect
 from harness.record.cell import Delegation, Status
 from harness.record.target import Target
+
+COMPARE = CellOptions(compare_runtimes=True)
 
 RELU = Case("test/relu", lambda: (torch.nn.ReLU(), (torch.randn(4, 4),)))
 
@@ -87,7 +89,7 @@ def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_runtimes_must_agree(native: float, emulated: float, error: str | None) -> None:
-    cell = run_cell(RELU, "portable:fp32", backend=Both(native, emulated), compare_runtimes=True)
+    cell = run_cell(RELU, "portable:fp32", backend=Both(native, emulated), options=COMPARE)
     if error is None:
         assert cell.status is Status.PASSED
         assert cell.stages["emulate"] > 0
@@ -140,6 +142,6 @@ def test_runtimes_that_draw_are_compared_by_distribution() -> None:
 
     case = Case("test/noise", lambda: (Noise(), (torch.zeros(64, 64),)), random_outputs=True)
     backend = Both(emulated=1.0)
-    cell = run_cell(case, "portable:fp32", backend=backend, compare_runtimes=True)
+    cell = run_cell(case, "portable:fp32", backend=backend, options=COMPARE)
     assert cell.status is Status.MISMATCH
     assert "the runtimes disagree: native conforms, emulated" in str(cell.error)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import Case, Cell, Limitation, Severity, Status, Tester, run_cell
+from harness import Case, Cell, CellOptions, Limitation, Severity, Status, Tester, run_cell
 from harness.backend_api import Recipe
 from harness.record.cell import MODEL
 from harness.tracing import divergence
@@ -143,7 +143,7 @@ def test_an_unlucky_delegation_is_no_divergence() -> None:
 
 def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     ran: list[Tester] = []
-    cell = wrong(on_compared=ran.append)
+    cell = wrong(options=CellOptions(on_compared=ran.append))
     found, again = (
         trace_cell(cell, MODEL_CASE, recipe=WRONG, finished_tester=one) for one in (ran[0], None)
     )
@@ -153,5 +153,8 @@ def test_a_cell_that_was_just_run_is_not_run_again_to_be_traced() -> None:
     assert found.first == again.first
     # A cell without a verdict has no tester to reuse.
     ran.clear()
-    wrong(make_faulty_recipe(TARGET, lambda node: 1 // 0 > 0), on_compared=ran.append)
+    wrong(
+        make_faulty_recipe(TARGET, lambda node: 1 // 0 > 0),
+        options=CellOptions(on_compared=ran.append),
+    )
     assert ran == []

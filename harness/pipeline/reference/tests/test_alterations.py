@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from backends.null import BACKEND
-from harness import Case, Cell, Inputs, run_cell
+from harness import Case, Cell, CellOptions, Inputs, run_cell
 from harness.backend_api import Recipe
 from harness.errors import AlteredByCall
 from harness.model.case import Built
@@ -39,7 +39,7 @@ CASE = Case("altered", lambda: (Masked(), (torch.randn(2, 4, 4),)))
 
 
 def cell_of(recipe: Recipe = EAGER, shared_work: SharedCaseWork | None = None) -> Cell:
-    return run_cell(CASE, "null:eager", recipe=recipe, shared_work=shared_work)
+    return run_cell(CASE, "null:eager", recipe=recipe, options=CellOptions(shared_work=shared_work))
 
 
 def overwrite(tensor: torch.Tensor) -> None:

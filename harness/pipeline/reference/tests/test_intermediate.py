@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from backends.null import BACKEND
-from harness import Case, Cell, run_cell
+from harness import Case, Cell, CellOptions, run_cell
 from harness.pipeline.reference.tests.quantizers import Change, Rewriting
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
@@ -232,15 +232,15 @@ def test_cells_of_one_case_share_the_reference(monkeypatch: pytest.MonkeyPatch) 
         return add_bounds(*args, **kwargs)
 
     monkeypatch.setattr(shared_case_work, "add_bounds", counted)
-    shared = SharedCaseWork()
+    options = CellOptions(shared_work=SharedCaseWork())
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         return Module(lambda _, x: x * 1.001), (torch.randn(3, 4),)
 
     recipe = BACKEND.recipes["eager"]
     case = Case("rewriting", build)
-    run_cell(case, "null:eager", shared_work=shared)
+    run_cell(case, "null:eager", options=options)
     faulty = replace(recipe, quantizer=lambda: Rewriting(drop(aten.mul.Tensor)))
-    cell = run_cell(case, "null:eager", recipe=faulty, shared_work=shared)
+    cell = run_cell(case, "null:eager", recipe=faulty, options=options)
     assert cell.stage == "quantize"
     assert len(made) == 1

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file
 
 from backends.null import SPOILED_BACKEND
-from harness import Case, Cell, Status, UsageError, run_cell
+from harness import Case, Cell, CellOptions, Status, UsageError, run_cell
 from harness.cli import main
 from harness.model.files.input_files import read_inputs
 from harness.pipeline.saving.cell_folder import CellFolder
@@ -40,10 +40,8 @@ class Numbers(torch.nn.Module):
         return x * n, n
 
 
-def kept(folder: Path, case: Case, **options: Any) -> tuple[Cell, dict[str, Any]]:
-    cell = run_cell(
-        case, options.pop("target", "xnnpack:fp32"), cell_folder=CellFolder(folder), **options
-    )
+def kept(folder: Path, case: Case, target: str = "xnnpack:fp32") -> tuple[Cell, dict[str, Any]]:
+    cell = run_cell(case, target, options=CellOptions(cell_folder=CellFolder(folder)))
     return cell, json.loads((folder / "about.json").read_text())
 
 
@@ -133,7 +131,8 @@ class Drawing(torch.nn.Module):
 @pytest.mark.parametrize(("backend", "there"), [({}, False), ({"backend": SPOILED_BACKEND}, True)])
 def test_only_red_cells_stay(tmp_path: Path, backend: Mapping[str, Any], there: bool) -> None:
     folder = tmp_path / "kept"
-    cell = run_cell(MLP, "null:eager", cell_folder=CellFolder(folder, only_red=True), **backend)
+    options = CellOptions(cell_folder=CellFolder(folder, only_red=True))
+    cell = run_cell(MLP, "null:eager", options=options, **backend)
     assert cell.status.is_red is there
     assert folder.exists() is there
     assert not there or names(folder) == FILES
@@ -141,9 +140,9 @@ def test_only_red_cells_stay(tmp_path: Path, backend: Mapping[str, Any], there: 
 
 def test_a_disk_that_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
+    refused = tmp_path / "file" / "in"
     with pytest.raises(UsageError, match="cannot write to"):
-        run_cell(MLP, "null:eager", cell_folder=CellFolder(tmp_path / "file" / "in"))
-    cell = run_cell(
-        MLP, "null:eager", cell_folder=CellFolder(tmp_path / "file" / "in", for_run=True)
-    )
+        run_cell(MLP, "null:eager", options=CellOptions(cell_folder=CellFolder(refused)))
+    folder = CellFolder(refused, for_run=True)
+    cell = run_cell(MLP, "null:eager", options=CellOptions(cell_folder=folder))
     assert cell.status is Status.PASSED

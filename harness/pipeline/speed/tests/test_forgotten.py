@@ -10,7 +10,7 @@ import pytest
 import torch
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-from harness import Case, Status, run_cell
+from harness import Case, CellOptions, Status, run_cell
 from harness.pipeline import speed
 from harness.pipeline.shared_case_work import SharedCaseWork
 
@@ -36,7 +36,7 @@ def test_a_lowered_partition_goes_with_its_cell(
     # XNNPACK leaves what it adds a dimension with, and says why.
     layers = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), _Refused())
     case = Case("forgotten/linear", lambda: (layers, (torch.ones(2, 8),)))
-    cell = run_cell(case, target, shared_work=SharedCaseWork())
+    cell = run_cell(case, target, options=CellOptions(shared_work=SharedCaseWork()))
     assert cell.status is Status.PASSED
     assert made
     del cell

@@ -165,7 +165,7 @@ import hashlib, json, sys, tempfile
 from pathlib import Path
 import torch
 from executorch.exir.passes.remove_mixed_type_operators import RemoveMixedTypeOperators
-from harness import Case, run_cell
+from harness import Case, CellOptions, run_cell
 from harness.pipeline import speed
 from harness.pipeline.speed import originals
 
@@ -188,7 +188,7 @@ if sys.argv[1] == "with":
 case = Case("test/mixed", lambda: (Mixed(), (torch.randn(4), torch.arange(4))))
 with tempfile.TemporaryDirectory() as folder:
     program = Path(folder, "program.pte")
-    cell = run_cell(case, "portable:fp32", lower_only=True, save=program)
+    cell = run_cell(case, "portable:fp32", options=CellOptions(lower_only=True, save=program))
     digest = hashlib.sha256(program.read_bytes()).hexdigest()
 print(json.dumps([cell.status.value, digest, sorted(speed.find_disabled_parts())]))
 """

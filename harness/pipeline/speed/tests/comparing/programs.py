@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from harness import Case, run_cell
+from harness import Case, CellOptions, run_cell
 from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.shared_case_work import SharedCaseWork
@@ -75,9 +75,10 @@ def lower_cells(cells: Cells, *, with_speed: bool) -> Iterator[tuple[str, str, s
     shared = SharedCaseWork() if with_speed else None
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "program.pte")
+        options = CellOptions(lower_only=True, save=program, shared_work=shared)
         for case, target in cells:
             program.unlink(missing_ok=True)
-            cell = run_cell(case, target, lower_only=True, save=program, shared_work=shared)
+            cell = run_cell(case, target, options=options)
             made = hash_program(program.read_bytes(), target) if program.exists() else cell.error
             yield target, case.name, cell.status.value, str(made)
 
