@@ -27,7 +27,7 @@ FLOWS = {"xnnpack": "xnnpack:fp32", "arm_tosa_fp": "tosa:fp"}
 _SUITE = Path("suites/upstream/operators.py")
 
 
-class UpstreamTest(NamedTuple):
+class ComparedTest(NamedTuple):
     """A test function of upstream, and the names of our cases for its programs."""
 
     test: str
@@ -41,13 +41,13 @@ class Round(NamedTuple):
     ours: CommandCost
 
 
-def list_tests(every: int = 1) -> list[UpstreamTest]:
+def list_tests(every: int = 1) -> list[ComparedTest]:
     """Return every ``every``-th test function that upstream does not skip itself."""
     from suites.upstream.harvest import harvest, make_cases
 
     found = [each for each in harvest() if each.skips is None]
     return [
-        UpstreamTest(
+        ComparedTest(
             f"test_{each.operator}.py::{each.name}", tuple(case.name for case in make_cases(each))
         )
         for each in found[::every]
@@ -89,7 +89,7 @@ def run_ours(targets: str, cases: Sequence[str], workers: int, run: Path) -> Com
 
 
 def read_passed(report: Path) -> set[str]:
-    """Return the test functions that upstream's suite passed, named as in ``UpstreamTest``."""
+    """Return the test functions that upstream's suite passed, named as in ``ComparedTest``."""
     found: set[str] = set()
     for test in ElementTree.parse(report).iter("testcase"):
         if not len(test):  # failures, errors and skips have child elements
@@ -114,7 +114,7 @@ class MissingPass(NamedTuple):
     red: bool
 
 
-def find_missing(chosen: Sequence[UpstreamTest], report: Path, run: Path) -> list[MissingPass]:
+def find_missing(chosen: Sequence[ComparedTest], report: Path, run: Path) -> list[MissingPass]:
     """Return cells that do not pass although upstream's suite passes the program."""
     from harness import Status
     from harness.record.folder import load

@@ -28,7 +28,7 @@ from backends.tosa import reference
 from harness import Case, Tester
 from harness.backend_api import AtenKernels, DelegatePayload, Interpreter, Program, RuntimeKernels
 from harness.execution.kernels import Kernels
-from harness.execution.native import runtime_call
+from harness.execution.native import kernel_call
 from harness.pipeline.route import lower
 
 AIM_CHILD_MS, AIM_KERNELS_MS = 10.0, 5.0
@@ -89,7 +89,7 @@ def measure_load(program: Program, kernels: Kernels, x: torch.Tensor, count: int
     """Return the milliseconds of a new interpreter with its first call, as in a cell."""
 
     def cell() -> None:
-        runtime_call._SHARED.clear()
+        kernel_call._SHARED.clear()
         Interpreter(program, {}, kernels)((x,))
 
     return measure_milliseconds(cell, count)

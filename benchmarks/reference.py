@@ -87,7 +87,8 @@ def measure(model: str, target: str, keep: Path | None, against: Path | None) ->
     from harness.checking import cases, model_sources
     from harness.model.case import Case
     from harness.pipeline import speed
-    from harness.pipeline.runner import CellOptions, run_cell
+    from harness.pipeline.cell_options import CellOptions
+    from harness.pipeline.runner import run_cell
     from harness.workers.memory import GIB, MemoryMeter
 
     class Clock(MemoryMeter):

@@ -30,7 +30,8 @@ from .numerics.oracle import (
     compute_reference as compute_reference,
 )
 from .passes.pass_case import PassCase as PassCase
-from .pipeline.runner import CellOptions as CellOptions, run_cell as run_cell
+from .pipeline.cell_options import CellOptions as CellOptions
+from .pipeline.runner import run_cell as run_cell
 from .pipeline.saving.cell_folder import CellFolder as CellFolder
 from .pipeline.shared_case_work import SharedCaseWork as SharedCaseWork
 from .pipeline.stages import LowerOptions as LowerOptions

@@ -25,7 +25,7 @@ OPERATOR = "torchao::_linear_fp_act_4bit_weight"
 
 
 @dataclass(frozen=True)
-class WeightFormat:
+class Int4Format:
     """A group-wise 4-bit format. Calling it converts a module.
 
     Attributes:
@@ -199,4 +199,4 @@ def _make_single_row_class() -> type[torch.nn.Module]:
     return SingleRow
 
 
-int4 = WeightFormat()
+int4 = Int4Format()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
-from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
+from backends.mlx.quantization import MlxWeightFormat, int4, mxfp8, nvfp4
 from harness import Inputs
 from harness.backend_api import (
     Availability,
@@ -149,7 +149,7 @@ def _make_recipe(name: str, precision: Precision, dtype: str = "float32", **opti
 
 
 def _make_quantizing_recipe(
-    name: str, weights: WeightFormat, precision: Precision = FLOAT32
+    name: str, weights: MlxWeightFormat, precision: Precision = FLOAT32
 ) -> Recipe:
     """Make a float32 recipe with quantized weights; cases without suitable ones are unsupported."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class WeightFormat:
+class MlxWeightFormat:
     """A weight format. Calling it converts a module.
 
     Attributes:
@@ -188,7 +188,7 @@ def _nvfp4_config() -> Any:
 _FLOAT = ("float32", "bfloat16")
 _HALF = (*_FLOAT, "float16")
 
-int4 = WeightFormat(
+int4 = MlxWeightFormat(
     "int4",
     32,
     rows=1,
@@ -200,7 +200,7 @@ int4 = WeightFormat(
     registered_by="torchao.quantization",
     experts=True,
 )
-mxfp8 = WeightFormat(
+mxfp8 = MlxWeightFormat(
     "mxfp8",
     32,
     rows=1,
@@ -211,7 +211,7 @@ mxfp8 = WeightFormat(
     element="e4m3",
     registered_by="executorch.extension.llm.export.mx",
 )
-nvfp4 = WeightFormat(
+nvfp4 = MlxWeightFormat(
     "nvfp4",
     16,
     rows=16,

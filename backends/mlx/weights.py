@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, Node
-from backends.mlx.quantization import WeightFormat
+from backends.mlx.quantization import MlxWeightFormat
 from harness.backend_api import DelegatePayload, Encoding, Program, op_name
 from harness.numerics.formats.packing import unpack_codes
 from harness.vendors.torch import is_traceable_wrapper_subclass
@@ -26,7 +26,7 @@ PRODUCTS = {
 }
 
 
-def verify(weight_format: WeightFormat, lowered: Lowered) -> str | None:
+def verify(weight_format: MlxWeightFormat, lowered: Lowered) -> str | None:
     """Say what is wrong with the lowered program of a quantizing recipe; None when it is right.
 
     Args:
@@ -39,7 +39,7 @@ def verify(weight_format: WeightFormat, lowered: Lowered) -> str | None:
 
 
 def find_problems(
-    graphs: Sequence[MlxGraph], weight_format: WeightFormat, expected: Counter[str]
+    graphs: Sequence[MlxGraph], weight_format: MlxWeightFormat, expected: Counter[str]
 ) -> Iterator[str]:
     """Compare the graphs of a program with its recipe; yield differences.
 
@@ -76,7 +76,7 @@ def count_expected_instructions(exported: ExportedProgram) -> Counter[str]:
     return counts
 
 
-def read_encodings(weight_format: WeightFormat, lowered: Lowered) -> list[Encoding]:
+def read_encodings(weight_format: MlxWeightFormat, lowered: Lowered) -> list[Encoding]:
     """Read the quantized weights of linear layers from the program, each once."""
     encodings: dict[str, Encoding] = {}
     for graph, delegate in _read_graphs(lowered.program):

@@ -20,7 +20,8 @@ from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
-from harness.pipeline.runner import CellOptions, run_cell
+from harness.pipeline.cell_options import CellOptions
+from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell

@@ -63,7 +63,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         speed.prepare()
     from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
     from harness.model import registry
-    from harness.pipeline.runner import CellOptions
+    from harness.pipeline.cell_options import CellOptions
     from harness.pipeline.shared_case_work import SharedCaseWork
 
     if request.speed:

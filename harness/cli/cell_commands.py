@@ -70,7 +70,7 @@ def show(
     ):
         prepare(speed=speed)
         from harness.errors import UnknownCell
-        from harness.pipeline.inspection import inspect
+        from harness.pipeline.explain.inspection import inspect
         from harness.session.discovery import find_case
 
         click.echo()
@@ -109,7 +109,8 @@ def repro(
     from rich.console import Console
 
     from harness.model.selection import parse_targets
-    from harness.pipeline.runner import CellOptions, run_cell
+    from harness.pipeline.cell_options import CellOptions
+    from harness.pipeline.runner import run_cell
     from harness.pipeline.saving.cell_folder import CellFolder
     from harness.record.host import available_memory
     from harness.record.target import split_cell_id

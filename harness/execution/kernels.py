@@ -1,7 +1,7 @@
 """Kernels for the fallback nodes of a program.
 
 :class:`RuntimeKernels` uses the kernels of the installed ExecuTorch runtime. It turns a kernel call
-into a program with one instruction (:mod:`~harness.execution.native.runtime_call`), with the same
+into a program with one instruction (:mod:`~harness.execution.native.kernel_call`), with the same
 operator and argument declarations. The runtime loads this program once and executes it in the
 interpreter's memory. A fallback node therefore has the vendor's numerics and errors; if the runtime
 lacks the kernel, the program is rejected, as the runtime rejects it (error 0x14).
@@ -20,7 +20,7 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import MissingKernels, ProgramError
-from harness.execution.native.runtime_call import RuntimeCall
+from harness.execution.native.kernel_call import NativeKernelCall
 from harness.execution.operators import find_missing_kernels, is_dynamic, resolve_operator
 from harness.execution.program import Program
 from harness.execution.validation import torch_dtype
@@ -78,7 +78,7 @@ class RuntimeKernels:
         operator = program.plan.operators[call.op_index]
         if operator.name.startswith(_SIZE_OPERATORS):
             return AtenKernels().load(program, call)
-        return RuntimeCall(program, call)
+        return NativeKernelCall(program, call)
 
 
 def _call_view(arguments: list[Any]) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from msgspec import structs
@@ -29,12 +27,14 @@ from harness.model.limitation import NOT_RUN_ERROR, Limitation
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
 from harness.passes.properties import count_changed_operators
+from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.explain.defect_nodes import locate_defects
 from harness.pipeline.explain.failing_node import find_failing_node
 from harness.pipeline.explain.model_frames import find_model_frame, find_vendor_frame
 from harness.pipeline.explain.refusal import find_refusal
 from harness.pipeline.program_statistics import ConstantSizes, Stopwatch, measure_constants
+from harness.pipeline.reference.intermediate import find_changed_form
 from harness.pipeline.route import find_unsupported_reason, lower
 from harness.pipeline.tester import Tester
 from harness.record.cell import (
@@ -54,17 +54,7 @@ from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
 
-if TYPE_CHECKING:
-    from harness.pipeline.runner import CellOptions
-
 _TRACEBACK_LINES = 60
-
-# The stage that makes each intermediate form of a program, and the code that makes it.
-CHANGED = "changed the module before anything was quantized"
-_FORMS = {
-    "exported": ("export", "torch.export"),
-    "rewritten": ("quantize", "the quantizer's rewriting"),
-}
 
 
 @dataclass(frozen=True)
@@ -343,19 +333,6 @@ class CellRun:
         return CellEnding(
             Status.MISMATCH, "compare", f"{problem}{_describe_sizes_of_mismatch(tester)}"
         )
-
-
-def find_changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
-    """Find the first intermediate form of a program that differs from the module.
-
-    Returns:
-        The stage that made the form, and the difference; None if no form differs.
-    """
-    wrong = next((form for form in forms if form.problem is not None), None)
-    if wrong is None:
-        return None
-    stage, maker = _FORMS[wrong.name]
-    return stage, f"{maker} {CHANGED}: {wrong.problem}"
 
 
 def _describe_sizes_of_mismatch(tester: Tester) -> str:

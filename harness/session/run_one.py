@@ -99,7 +99,8 @@ def run_suite_cell(
     Returns:
         Its record, and its claim about the limitation that applies to it.
     """
-    from harness.pipeline.runner import CellOptions, run_cell
+    from harness.pipeline.cell_options import CellOptions
+    from harness.pipeline.runner import run_cell
 
     testers: list[Tester] = []
     keep = _keep(cell_id(case.name, target), asked)

@@ -118,6 +118,31 @@ def _is_private(name: str) -> bool:
     return not documented and any(part[0] == "_" and part[:2] != "__" for part in parts if part)
 
 
+def list_classes() -> Iterator[tuple[str, str]]:
+    """Names and modules of all classes, except models under test.
+
+    A model is named for what it models, and several suites may have an ``Attention``. Classes in
+    functions are seen by readers of that function alone.
+    """
+    for path in (path for folder in folders() for path in folder.glob("*.py")):
+        module = path.relative_to(ROOT).as_posix()
+        if "tests" in path.parts:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not any(
+                ast.unparse(base).endswith("nn.Module") for base in node.bases
+            ):
+                yield node.name, module
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    modules: dict[str, list[str]] = {}
+    for name, module in list_classes():
+        modules.setdefault(name, []).append(module)
+    assert len(modules) > 500
+    assert not {name: found for name, found in modules.items() if len(found) > 1}
+
+
 def test_a_private_name_is_found_in_any_spelling() -> None:
     text = """
 import torch

@@ -23,9 +23,9 @@ from harness.model.case import Case
 from harness.model.recipe import Recipe
 from harness.numerics.module_runs import run_calls
 from harness.pipeline import stages
-from harness.pipeline.cell_run import CHANGED
 from harness.pipeline.explain.failing_node import describe_node
 from harness.pipeline.explain.node_origin import arguments_of
+from harness.pipeline.reference.intermediate import CHANGED
 from harness.pipeline.route import prepare
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell, Divergence, Status

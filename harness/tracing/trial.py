@@ -17,7 +17,7 @@ from harness.model.backend import Backend, Execution
 from harness.model.case import Case, Inputs, arguments
 from harness.model.recipe import Recipe
 from harness.numerics.compare import Verdict
-from harness.pipeline.cell_run import find_changed_form
+from harness.pipeline.reference.intermediate import find_changed_form
 from harness.pipeline.route import find_unsupported_reason, lower, prepare
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics

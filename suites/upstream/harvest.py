@@ -31,7 +31,7 @@ Test = Callable[..., None]
 
 
 @dataclass(frozen=True)
-class Program:
+class UpstreamProgram:
     """A program that a test passes to upstream's runner."""
 
     module: torch.nn.Module
@@ -52,7 +52,7 @@ class _RecordingRunner:
     """
 
     wanted: int | None = None
-    programs: list[Program] = field(default_factory=list)
+    programs: list[UpstreamProgram] = field(default_factory=list)
     # The flow under test; LSTM's tests read whether it quantizes.
     _flow: Any = field(default_factory=lambda: SimpleNamespace(name="conform", quantize=False))
 
@@ -60,7 +60,7 @@ class _RecordingRunner:
         self, model: torch.nn.Module, inputs: Any, dynamic_shapes: Any = None, **_: Any
     ) -> None:
         """Record a program, under the name of upstream's method."""
-        self.programs.append(Program(model, tuple(inputs), dynamic_shapes))
+        self.programs.append(UpstreamProgram(model, tuple(inputs), dynamic_shapes))
         if self.wanted is not None and len(self.programs) > self.wanted:
             raise _ProgramFound
 
@@ -95,7 +95,7 @@ class UpstreamTest:
         held = inspect.getclosurevars(self.test).nonlocals.values()
         return next((item for item in held if getattr(item, "__unittest_skip__", False)), None)
 
-    def programs(self, wanted: int | None = None) -> list[Program]:
+    def programs(self, wanted: int | None = None) -> list[UpstreamProgram]:
         """Programs of the test, up to a number; inputs are drawn from the global generators."""
         notes = _RecordingRunner(wanted)
         try:
@@ -147,7 +147,7 @@ def make_cases(each: UpstreamTest) -> list[Case]:
     return [_case(each, number, program, len(recorded)) for number, program in enumerate(recorded)]
 
 
-def _case(each: UpstreamTest, number: int, program: Program, among: int) -> Case:
+def _case(each: UpstreamTest, number: int, program: UpstreamProgram, among: int) -> Case:
     def build() -> tuple[torch.nn.Module, Inputs]:
         made = each.programs(number)[number]
         return made.module, made.inputs

@@ -12,7 +12,7 @@ from backends.metal import inspection
 from backends.metal.backend import BACKEND
 from backends.metal.fallbacks import IMPLEMENTATIONS
 from harness import Case, StageFailure, Target, Tester
-from harness.pipeline.inspection import inspect
+from harness.pipeline.explain.inspection import inspect
 from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

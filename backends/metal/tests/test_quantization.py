@@ -15,7 +15,7 @@ from backends.metal import fallbacks
 from backends.metal.backend import FLOAT32, make_partitioners
 from backends.metal.delegate import read_code
 from backends.metal.fallbacks.quantized import unpack
-from backends.metal.quantization import WeightFormat, install, int4
+from backends.metal.quantization import Int4Format, install, int4
 from backends.metal.semantics import make_int4_semantics
 from harness import Case, Tester, run_cell
 from harness.backend_api import Program, Recipe
@@ -48,7 +48,7 @@ print(json.dumps({
 """
 
 
-def recipe(dtype: str = "float32", weights: WeightFormat = int4) -> Recipe:
+def recipe(dtype: str = "float32", weights: Int4Format = int4) -> Recipe:
     return Recipe(
         "int4",
         replace(FLOAT32, block_roundings=33.0),

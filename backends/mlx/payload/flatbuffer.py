@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backends.mlx.payload.schema import MlxSchema, SchemaField, make_struct
+from backends.mlx.payload.schema import MlxField, MlxSchema, make_struct
 
 # Verifier::Options::max_tables and FLATBUFFERS_MAX_BUFFER_SIZE in flatbuffers' verifier.h, base.h.
 MAX_TABLES = 1_000_000
@@ -86,7 +86,7 @@ class Reader:
             self._tables[name] = _TableReader(name, fields, readers, self._builders.get(name))
         return self._tables[name]
 
-    def _make_field_reader(self, field: SchemaField) -> _FieldReader:
+    def _make_field_reader(self, field: MlxField) -> _FieldReader:
         """Make the reader of a field's values."""
         kind, schema = field.type, self._schema
         if kind in schema.unions:
@@ -179,7 +179,7 @@ class _TableReader:
     def __init__(
         self,
         name: str,
-        fields: tuple[SchemaField, ...],
+        fields: tuple[MlxField, ...],
         readers: list[_FieldReader],
         build: Build | None,
     ) -> None:

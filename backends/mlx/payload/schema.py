@@ -66,7 +66,7 @@ _REQUIRED_FIELDS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class SchemaField:
+class MlxField:
     """A field of a table.
 
     Attributes:
@@ -98,7 +98,7 @@ class MlxSchema:
         unions: tables of each union; table ``i`` has number ``i + 1``, and number 0 is "none".
     """
 
-    tables: Mapping[str, tuple[SchemaField, ...]]
+    tables: Mapping[str, tuple[MlxField, ...]]
     structs: Mapping[str, Mapping[str, str]]
     enums: Mapping[str, tuple[str, Mapping[str, int]]]
     unions: Mapping[str, tuple[str, ...]]
@@ -155,7 +155,7 @@ def _numbers(values: list[tuple[str, int | None]]) -> dict[str, int]:
     return numbers
 
 
-def _fields(schema: MlxSchema, table: Any) -> list[SchemaField]:
+def _fields(schema: MlxSchema, table: Any) -> list[MlxField]:
     fields, slot = [], 0
     for parsed in table.fields:
         vector = parsed.type_str.startswith("[")
@@ -170,7 +170,7 @@ def _fields(schema: MlxSchema, table: Any) -> list[SchemaField]:
                 raise _make_error(f"{table.name}.{parsed.name} is a vector of unions")
             slot += 1
         default = None if vector else _default(schema, table.name, parsed, kind)
-        fields.append(SchemaField(parsed.name, kind, vector, slot, parsed.required, default))
+        fields.append(MlxField(parsed.name, kind, vector, slot, parsed.required, default))
         slot += 1
     return fields
 

@@ -13,7 +13,7 @@ import torch
 
 from backends.mlx.backend import make_edge_config, make_partitioners, make_passes
 from backends.mlx.payload import reader
-from backends.mlx.quantization import WeightFormat, int4, mxfp8, nvfp4
+from backends.mlx.quantization import MlxWeightFormat, int4, mxfp8, nvfp4
 from harness import Case, Tester
 from harness.backend_api import GENERIC_SEMANTICS, Precision, Program, Recipe
 from harness.pytest_plugin.tests import sessions
@@ -88,7 +88,7 @@ def linear() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def quantized(
-    weight_format: WeightFormat, precision: Precision | None = None, build: Any = linear
+    weight_format: MlxWeightFormat, precision: Precision | None = None, build: Any = linear
 ) -> Tester:
     """A case that was lowered with quantized weights."""
     recipe = Recipe(
@@ -146,7 +146,7 @@ def used(tester: Tester, result: torch.Tensor) -> float:
     return float((error / reference.bound[0][0]).max())
 
 
-def weight_of(weight_format: WeightFormat) -> Any:
+def weight_of(weight_format: MlxWeightFormat) -> Any:
     """The same weight as the tester quantizes."""
     module = Case("quantized/linear", linear).make(0).module
     return weight_format(module).weight
@@ -174,7 +174,7 @@ def test_int4_stores_torchaos_codes() -> None:
 
 
 @pytest.mark.parametrize("weight_format", [mxfp8, nvfp4])
-def test_block_floats_store_torchaos_codes(weight_format: WeightFormat) -> None:
+def test_block_floats_store_torchaos_codes(weight_format: MlxWeightFormat) -> None:
     weight, stored = weight_of(weight_format), Stored(quantized(weight_format))
     assert numpy.array_equal(stored.codes, weight.qdata.view(torch.uint8).numpy())
     assert numpy.array_equal(stored.scales, weight.scale.view(torch.uint8).numpy())
@@ -195,7 +195,7 @@ def test_mlx_quantizes_to_the_same_nvfp4() -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_mlx_and_the_oracle_decode_the_same_values(weight_format: WeightFormat) -> None:
+def test_mlx_and_the_oracle_decode_the_same_values(weight_format: MlxWeightFormat) -> None:
     tester = quantized(weight_format)
     graph = tester.reference_module
     (node,) = [n for n in graph.graph.nodes if str(n.target).startswith("torchao.dequantize")]
@@ -215,7 +215,7 @@ def test_mlx_and_the_oracle_decode_the_same_values(weight_format: WeightFormat) 
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_mlxs_product_is_within_the_bound(weight_format: WeightFormat) -> None:
+def test_mlxs_product_is_within_the_bound(weight_format: MlxWeightFormat) -> None:
     tester = quantized(weight_format).compute_reference()
     assert 0 < used(tester, Stored(tester).product(tester.built.inputs[0])) < 0.5
     assert tester.run().compare().verdict.passed
@@ -253,10 +253,10 @@ def _no_second_scale(stored: Stored) -> None:
         (nvfp4, _swapped_halves),
         (nvfp4, _no_second_scale),
     ],
-    ids=lambda item: item.name if isinstance(item, WeightFormat) else item.__name__,
+    ids=lambda item: item.name if isinstance(item, MlxWeightFormat) else item.__name__,
 )
 def test_a_wrong_weight_exceeds_the_bound(
-    weight_format: WeightFormat, fault: Callable[[Stored], None]
+    weight_format: MlxWeightFormat, fault: Callable[[Stored], None]
 ) -> None:
     tester = quantized(weight_format, Precision(block_roundings=33)).compute_reference()
     stored = Stored(tester)
@@ -293,7 +293,7 @@ def test_the_bound_holds_for_separately_summed_terms() -> None:
 
 
 @pytest.mark.parametrize("weight_format", FORMATS, ids=lambda f: f.name)
-def test_a_shared_weight_stays_shared(weight_format: WeightFormat) -> None:
+def test_a_shared_weight_stays_shared(weight_format: MlxWeightFormat) -> None:
     module = weight_format(Tied().requires_grad_(False))
     assert module.get_submodule("head").weight is module.get_submodule("embed").weight
     tester = quantized(
@@ -312,7 +312,7 @@ def test_a_shared_weight_stays_shared(weight_format: WeightFormat) -> None:
     ("weight_format", "names"), [(int4, ["1.weight"]), (mxfp8, ["1.weight"]), (nvfp4, [])]
 )
 def test_weights_that_do_not_fit_stay_floating_point(
-    weight_format: WeightFormat, names: list[str]
+    weight_format: MlxWeightFormat, names: list[str]
 ) -> None:
     attention = torch.nn.MultiheadAttention(64, 4)
     module = torch.nn.Sequential(torch.nn.Linear(40, 64), torch.nn.Linear(64, 17), attention)

@@ -12,7 +12,7 @@ import torch
 
 from backends.mlx.payload import reader
 from backends.mlx.payload.graph import MlxGraph, Node
-from backends.mlx.quantization import WeightFormat, mxfp8, nvfp4
+from backends.mlx.quantization import MlxWeightFormat, mxfp8, nvfp4
 from backends.mlx.weights import count_expected_instructions, find_problems, read_encodings, verify
 from harness import Case, Tester
 from harness.backend_api import Program
@@ -103,7 +103,7 @@ def test_each_requirement_can_fail(
 
 
 def test_a_module_that_was_not_quantized_is_found_out() -> None:
-    made: WeightFormat = mxfp8
+    made: MlxWeightFormat = mxfp8
     wanted: Counter[str] = Counter()
     assert list(find_problems([graph("mxfp8")], made, wanted)) == [
         "2 QuantizedMatmulNode, expected 0",

@@ -14,7 +14,7 @@ from harness import Case, Tester, run_cell
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.execute import Interpreter, run_native
 from harness.execution.kernels import AtenKernels, RuntimeKernels
-from harness.execution.native import runtime_call
+from harness.execution.native import kernel_call
 from harness.execution.operators import list_native_kernels
 from harness.execution.program import Program
 from harness.model import registry
@@ -205,7 +205,7 @@ def test_a_move_of_a_non_tensor_over_a_tensor_is_refused() -> None:
 
 
 def test_the_number_of_cached_programs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.execution.native.runtime_call._MAX_PROGRAMS", 2)
+    monkeypatch.setattr("harness.execution.native.kernel_call._MAX_PROGRAMS", 2)
     calls = [(torch.ones(n, 2),) for n in (4, 8, 2, 3, 4)]
     program = program_of(grow, *calls[0], dynamic_shapes=((ROWS,),))
     interpreter = Interpreter(program, {}, RuntimeKernels())
@@ -217,13 +217,13 @@ def test_the_number_of_cached_programs_is_limited(monkeypatch: pytest.MonkeyPatc
 def test_equal_calls_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[schema.ExecutionPlan] = []
 
-    class Counted(runtime_call.LoadedPlan):
+    class Counted(kernel_call.LoadedPlan):
         def __init__(self, plan: schema.ExecutionPlan, what: str) -> None:
             loaded.append(plan)
             super().__init__(plan, what)
 
-    monkeypatch.setattr(runtime_call, "LoadedPlan", Counted)
-    monkeypatch.setattr(runtime_call, "_SHARED", OrderedDict())
+    monkeypatch.setattr(kernel_call, "LoadedPlan", Counted)
+    monkeypatch.setattr(kernel_call, "_SHARED", OrderedDict())
     x = torch.linspace(-1, 1, 11)
     program = program_of(lambda _, x: torch.erf(torch.erf(torch.erf(x))) * x, x)
     for _ in range(3):

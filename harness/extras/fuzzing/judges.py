@@ -16,7 +16,8 @@ from harness.passes.memory_plans import find_overlaps, find_use_after_free
 from harness.passes.pass_log import Passes, ProgramRewrite
 from harness.passes.properties import PassCheck, check_properties
 from harness.pipeline import stages
-from harness.pipeline.runner import CellOptions, run_cell
+from harness.pipeline.cell_options import CellOptions
+from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.record.cell import Status
 from harness.record.target import Target

@@ -27,6 +27,13 @@ ReferenceFunction = Callable[[Collection[int], bool], Reference]
 """Computes the reference of the module; takes the positions of flat inputs that are written, and
 whether to use more runs."""
 
+# The stage that makes each intermediate form of a program, and the code that makes it.
+CHANGED = "changed the module before anything was quantized"
+_FORMS = {
+    "exported": ("export", "torch.export"),
+    "rewritten": ("quantize", "the quantizer's rewriting"),
+}
+
 
 @dataclass(frozen=True)
 class FloatModule:
@@ -90,3 +97,16 @@ def compare_form(
 
 def _written_inputs(runs: Sequence[CallResult]) -> set[int]:
     return {position for call in runs for position in call.inputs}
+
+
+def find_changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
+    """Find the first intermediate form of a program that differs from the module.
+
+    Returns:
+        The stage that made the form, and the difference; None if no form differs.
+    """
+    wrong = next((form for form in forms if form.problem is not None), None)
+    if wrong is None:
+        return None
+    stage, maker = _FORMS[wrong.name]
+    return stage, f"{maker} {CHANGED}: {wrong.problem}"

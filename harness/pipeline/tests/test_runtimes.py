@@ -16,7 +16,7 @@ from harness.model import registry
 from harness.model.backend import Availability, CanEmulate, Execution, InspectedCell, InspectsCells
 from harness.model.case import Inputs
 from harness.pipeline import delegation
-from harness.pipeline.inspection import inspect
+from harness.pipeline.explain.inspection import inspect
 from harness.record.cell import Delegation, Status
 from harness.record.target import Target
 

@@ -216,7 +216,7 @@ class _Maker:
         sizes = _SIZES if self.draw.random() < 0.3 else _SIZES[1:9]
         return [self.draw.choice(sizes) for _ in range(self.draw.choice((0, 1, 2, 2, 3, 3, 4, 6)))]
 
-    def _field(self, field: schema.SchemaField) -> Any:
+    def _field(self, field: schema.MlxField) -> Any:
         name = field.name
         if name in ("out", "outs"):
             made = range(_OUTPUTS)[: self._count() if field.vector else 1]
@@ -240,7 +240,7 @@ class _Maker:
             return [self._one(field) for _ in range(count)]
         return self._one(field)
 
-    def _one(self, field: schema.SchemaField) -> Any:
+    def _one(self, field: schema.MlxField) -> Any:
         match field.type:
             case "Tid":
                 return self._operand(field.name)

@@ -227,7 +227,7 @@ def sample(kind: str, *, full: bool = True, **fields: Any) -> Any:
     return node(**(values | valid | fields))
 
 
-def _one(field: schema.SchemaField, number: int) -> Any:
+def _one(field: schema.MlxField, number: int) -> Any:
     match field.type:
         case "Tid":
             return mlx.Tid(number)

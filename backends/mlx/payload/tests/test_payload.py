@@ -35,7 +35,7 @@ def tree(name: str, table: Any) -> dict[str, Any]:
     return {field.name: value(field, table) for field in schema.load().tables[name]}
 
 
-def value(field: schema.SchemaField, table: Any) -> Any:
+def value(field: schema.MlxField, table: Any) -> Any:
     camel = "".join(part.capitalize() for part in field.name.split("_"))
     accessor = getattr(table, camel)
     if field.type in schema.load().unions:
@@ -81,7 +81,7 @@ def test_real_payloads_read_as_flatc_reads_them(name: str) -> None:
     assert repr(plain(data)) == repr(flatc(data))
 
 
-def converted(given: Any, field: schema.SchemaField | None = None) -> Any:
+def converted(given: Any, field: schema.MlxField | None = None) -> Any:
     """Convert a value of executorch's dataclasses to its form in the graph."""
     if given is None and field is not None:
         return [] if field.vector else field.default

@@ -12,7 +12,7 @@ import torch
 from harness import Case, Target, Tester
 from harness.backend_api import DelegatePayload
 from harness.execution.any_program.delegate_runtimes import describe_payload
-from harness.pipeline.inspection import inspect
+from harness.pipeline.explain.inspection import inspect
 from harness.pipeline.route import lower
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

@@ -22,7 +22,7 @@ from harness.vendors.torch import OpOverload
 _MAX_PROGRAMS = 64
 
 
-class RuntimeCall:
+class NativeKernelCall:
     """One kernel call, as a separate program in the runtime.
 
     Tensors are inputs of that program, which runs in their memory: inputs without planned memory
