@@ -53,7 +53,7 @@ def show(
     from harness.model.backend import DescribesPayloads, InspectsCells
     from harness.record.target import split_cell_id
     from harness.vendors.quiet import silence_vendors
-    from reports.render import terminal
+    from reports.render import terminal_cell
 
     name, target = split_cell_id(cell)
     loaded = load_run(folder)
@@ -61,7 +61,7 @@ def show(
     if as_json:
         click.echo(record.to_json())
         return
-    terminal.show(record, Console(), loaded)
+    terminal_cell.show(record, Console(), loaded)
     silence_vendors()  # loading a backend from another package may import its vendor
     # The record may be older than the removal of its backend or case.
     has_backend = program and target.backend in registry.names()
@@ -116,7 +116,7 @@ def repro(
     from harness.record.target import split_cell_id
     from harness.session.discovery import find_case
     from harness.workers.memory import limit_allocations
-    from reports.render import terminal
+    from reports.render import terminal_cell
 
     name, target = split_cell_id(cell)
     parse_targets([str(target)])
@@ -133,7 +133,7 @@ def repro(
             options=CellOptions(save=save if saves_only_program else None, cell_folder=keep),
         )
     record.suite = suite.name
-    terminal.show(record, Console())
+    terminal_cell.show(record, Console())
     if save is not None:
         saved = _describe_saved(save, keep) if record.program_bytes else ["no program to save"]
         for line in saved:

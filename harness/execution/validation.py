@@ -63,6 +63,19 @@ def validate_plan(plan: schema.ExecutionPlan) -> None:
         ProgramError: names the invalid value, instruction or delegate.
         UnsupportedProgram: the tensors take more than half of the memory of this host.
     """
+    _check_fields(plan)
+    if len(plan.chains) != 1:
+        raise ProgramError(f"the plan has {len(plan.chains)} chains, expected one")
+    if any(size < 0 for size in plan.non_const_buffer_sizes):
+        raise ProgramError(f"a planned memory has a negative size: {plan.non_const_buffer_sizes}")
+    total = _check_values(plan)
+    _check_chain(plan)
+    if total > get_host_memory_bytes() // 2:
+        raise UnsupportedProgram(f"the program's tensors take {total} bytes of this host's memory")
+
+
+def _check_fields(plan: schema.ExecutionPlan) -> None:
+    """Check that the plan and its parts have all required fields."""
     _check_complete("the plan", plan)
     for number, delegate in enumerate(plan.delegates):
         _check_complete(f"delegate {number}", delegate)
@@ -70,10 +83,14 @@ def validate_plan(plan: schema.ExecutionPlan) -> None:
         _check_complete(f"operator {number}", operator)
     for number, value in enumerate(plan.values):
         _check_complete(f"value {number}", value.val)
-    if len(plan.chains) != 1:
-        raise ProgramError(f"the plan has {len(plan.chains)} chains, expected one")
-    if any(size < 0 for size in plan.non_const_buffer_sizes):
-        raise ProgramError(f"a planned memory has a negative size: {plan.non_const_buffer_sizes}")
+
+
+def _check_values(plan: schema.ExecutionPlan) -> int:
+    """Check tensors, lists, inputs and outputs.
+
+    Returns:
+        The size of all tensors in bytes.
+    """
     total = 0
     for number, value in enumerate(plan.values):
         match value.val:
@@ -86,13 +103,16 @@ def validate_plan(plan: schema.ExecutionPlan) -> None:
             _check_index(f"an {what}", index, len(plan.values))
             if isinstance(plan.values[index].val, INDEX_LISTS):
                 raise ProgramError(f"value {index}, an {what} of the program, is a list")
+    return total
+
+
+def _check_chain(plan: schema.ExecutionPlan) -> None:
+    """Check the indices in the instructions."""
     _check_complete("the chain", plan.chains[0])
     for at, instruction in enumerate(plan.chains[0].instructions):
         _check_complete(f"instruction {at}", instruction.instr_args)
         for what, index, count in _references(instruction.instr_args, plan):
             _check_index(f"instruction {at}: {what}", index, count)
-    if total > get_host_memory_bytes() // 2:
-        raise UnsupportedProgram(f"the program's tensors take {total} bytes of this host's memory")
 
 
 @functools.cache

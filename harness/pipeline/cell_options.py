@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.execution.memory import MemoryMeter
+from harness.workers.memory import MemoryMeter
 from harness.pipeline.saving.cell_folder import CellFolder
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester

@@ -27,12 +27,10 @@ from harness.pytest_plugin.cached.changed_since import (
 from harness.pytest_plugin.cached.session_cache import SessionCache
 from harness.pytest_plugin.cached.uncollected import (
     FILES_INPUT,
-    CachedSession,
-    PartlyCachedSession,
-    plan_cached_session,
     restrict_collection,
+    skip_cached_collection,
 )
-from harness.pytest_plugin.controller import Controller, check_required_delegation, vacuous_policy
+from harness.pytest_plugin.controller import Controller
 from harness.pytest_plugin.durations import DurationRecorder
 from harness.pytest_plugin.item_selection import ItemSelection
 from harness.pytest_plugin.items import (
@@ -45,6 +43,9 @@ from harness.pytest_plugin.items import (
 from harness.pytest_plugin.nightly import TIERS_INI
 from harness.pytest_plugin.options import OPTIONS, add_to_parser
 from harness.pytest_plugin.progress import Progress
+from harness.pytest_plugin.run_start import check_required_delegation
+from harness.pytest_plugin.vacuous import vacuous_policy
+from harness.pytest_plugin.worker_setup import WorkerSetup
 from harness.pytest_plugin.workers.forked_workers import ForkedWorkers
 from harness.pytest_plugin.workers.watchdog import Watchdog
 from harness.record.contradictions import INTEGERS
@@ -95,48 +96,58 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "nightly: selected by -m nightly")
     quiet_imports()
     try:
-        if not config.getoption("no_speed"):
-            speed.prepare()
-        selected = config.stash[SELECTED] = _parse_targets(config, "--targets")
-        config.stash[REQUIRED_DELEGATION] = frozenset(
-            _parse_targets(config, "--require-delegation") or ()
-        )
-        if selected is not None:
-            check_required_delegation(config, selected)
+        _prepare_targets(config)
         _check_options(config)
-        if config.getoption("compare_runtimes"):
-            plain = registry.default_targets() if selected is None else selected
-            registry.require_two_runtimes(plain)
         session_cache = None if hasattr(config, "workerinput") else _create_session_cache(config)
         _register_changed_selection(config)
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(ItemSelection(config), "conform-selection")
     if session_cache is None:
-        received = config.workerinput  # type: ignore[attr-defined]
-        config.option.run_dir = received[FOLDER_INPUT]
-        config.stash[AVAILABLE_MEMORY] = received[MEMORY_INPUT]
-        if received[FILES_INPUT] is not None:
-            restrict_collection(config, received[FILES_INPUT])
-        config.pluginmanager.register(Watchdog(config), "conform-watchdog")
+        _configure_worker(config)
     else:
-        _load_in_workers(config)
-        if not config.getoption("run_dir"):
-            config.option.run_dir = str(name_new_folder(config.rootpath / "runs"))
-        config.stash[AVAILABLE_MEMORY] = available_memory()
-        if getattr(config.option, "maxworkerrestart", "") is None:
-            config.option.maxworkerrestart = str(_WORKER_RESTARTS)
-        config.pluginmanager.register(Controller(config, session_cache), "conform-controller")
-        config.pluginmanager.register(ReusedCellReporter(), "conform-reused")
-        config.pluginmanager.register(DurationRecorder(config), "conform-durations")
-        if (mode := config.getoption("progress")) != "dots":
-            config.pluginmanager.register(Progress(config, live=mode == "live"), "conform-progress")
-        match plan_cached_session(config, session_cache):
-            case CachedSession() as session:
-                config.pluginmanager.register(session, "conform-cached-session")
-                config.option.dist, config.option.tx = "no", []  # xdist reads both after this hook
-            case PartlyCachedSession() as session:
-                config.pluginmanager.register(session, "conform-partly-cached")
+        _configure_controller(config, session_cache)
+
+
+def _prepare_targets(config: pytest.Config) -> None:
+    """Parse the options that name targets, and check the targets."""
+    if not config.getoption("no_speed"):
+        speed.prepare()
+    selected = config.stash[SELECTED] = _parse_targets(config, "--targets")
+    config.stash[REQUIRED_DELEGATION] = frozenset(
+        _parse_targets(config, "--require-delegation") or ()
+    )
+    if selected is not None:
+        check_required_delegation(config, selected)
+
+
+def _configure_worker(config: pytest.Config) -> None:
+    """Take the settings of the controller, and register the plugins of an xdist worker."""
+    received = config.workerinput  # type: ignore[attr-defined]
+    config.option.run_dir = received[FOLDER_INPUT]
+    config.stash[AVAILABLE_MEMORY] = received[MEMORY_INPUT]
+    if received[FILES_INPUT] is not None:
+        restrict_collection(config, received[FILES_INPUT])
+    config.pluginmanager.register(Watchdog(config), "conform-watchdog")
+
+
+def _configure_controller(config: pytest.Config, session_cache: SessionCache) -> None:
+    """Choose the run folder, and register the plugins of the process that writes records."""
+    _load_in_workers(config)
+    if not config.getoption("run_dir"):
+        config.option.run_dir = str(name_new_folder(config.rootpath / "runs"))
+    config.stash[AVAILABLE_MEMORY] = available_memory()
+    if getattr(config.option, "maxworkerrestart", "") is None:
+        config.option.maxworkerrestart = str(_WORKER_RESTARTS)
+    controller, register = Controller(config, session_cache), config.pluginmanager.register
+    register(controller, "conform-controller")
+    register(controller.watch, "conform-worker-watch")
+    register(WorkerSetup(config), "conform-worker-setup")
+    register(ReusedCellReporter(), "conform-reused")
+    register(DurationRecorder(config), "conform-durations")
+    if (mode := config.getoption("progress")) != "dots":
+        register(Progress(config, live=mode == "live"), "conform-progress")
+    skip_cached_collection(config, session_cache)
 
 
 def _load_in_workers(config: pytest.Config) -> None:
@@ -193,6 +204,9 @@ def _check_options(config: pytest.Config) -> None:
     if (policy := vacuous_policy(config)) not in ("warn", "error"):
         raise UsageError(f"conform_vacuous is {policy!r}; use warn or error")
     speed.read_excluded_parts()  # raises on unknown names
+    if config.getoption("compare_runtimes"):
+        selected = config.stash[SELECTED]
+        registry.require_two_runtimes(registry.default_targets() if selected is None else selected)
 
 
 def _parse_targets(config: pytest.Config, option: str) -> list[Target] | None:

@@ -23,7 +23,7 @@ from harness.tracing.trial import UNSUPPORTED, ProgressCallback, TrialResult, Tr
 from harness.tracing.value_flow import ValueFlow
 
 
-def trace(
+def trace(  # noqa: PLR0913 (each of the public function's options is independent)
     case_or_module: Case | torch.nn.Module,
     target: Target | str,
     inputs: Inputs | None = None,

@@ -159,46 +159,46 @@ def _why(cells: Sequence[Cell], out: Console) -> None:
         if cell.error:
             key = CellOutcome.from_cell(cell), cell.stage or "", cell.error, cell.model_frame or ""
             groups.setdefault(key, []).append(cell)
-    if not groups:
-        return
-    print_section(out, "Why")
+    if groups:
+        print_section(out, "Why")
+    for members in sorted(groups.values(), key=_badness, reverse=True):
+        _print_error(members, out)
 
-    def order(item: tuple[tuple[CellOutcome, str, str, str], list[Cell]]) -> tuple[int, int]:
-        outcome = item[0][0]
-        severity = max(severity_rank(outcome, cell.severity) for cell in item[1])
-        return -outcome.badness, -severity
 
-    for (outcome, stage, error, frame), members in sorted(groups.items(), key=order):
-        where = f" in stage {stage}" if stage else ""
-        targets = ", ".join(cell.target for cell in members)
-        label = words(outcome, members[0].severity)
-        out.print(
-            safe_text(f"{outcome.symbol} {label}{where}", outcome_style(outcome)),
-            safe_text(targets),
-        )
-        out.print(_indented(safe_text(text.line(error, _ERROR))))
-        if frame:
-            # Relative to the current directory, as the user typed it.
-            near = text.line(frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
-            out.print(_indented(safe_text(f"at {near}")))
-        shown = ""
-        for cell in members:
-            if cell.first_divergence is not None or cell.trace_skipped:
-                out.print(_indented(safe_text(f"{cell.target}: {facts.divergence(cell)}")))
-            if cell.trace_skipped and cell.first_divergence is None and outcome.is_red:
-                out.print(
-                    safe_text(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True
-                )
-            if cell.vendor_frame and cell.vendor_frame != shown:
-                shown = cell.vendor_frame
-                out.print(_indented(safe_text(f"raised at {text.line(shown, 300)}")))
-        # All members have the same error, and so the same defects.
-        for line in facts.defects(members[0]):
-            out.print(_indented(safe_text(f"- {line}")))
-        for line in dict.fromkeys(line for cell in members for line in facts.known_issues(cell)):
-            out.print(_indented(safe_text(line, "yellow")))
-        if outcome.is_red:
-            out.print(safe_text(f"  {members[0].repro}", "dim"), soft_wrap=True)
+def _badness(members: Sequence[Cell]) -> tuple[int, int]:
+    outcome = CellOutcome.from_cell(members[0])
+    return outcome.badness, max(severity_rank(outcome, cell.severity) for cell in members)
+
+
+def _print_error(members: Sequence[Cell], out: Console) -> None:
+    """Print the error that cells share, and for each cell its divergence."""
+    first = members[0]
+    outcome = CellOutcome.from_cell(first)
+    where = f" in stage {first.stage}" if first.stage else ""
+    label = f"{outcome.symbol} {words(outcome, first.severity)}{where}"
+    targets = ", ".join(cell.target for cell in members)
+    out.print(safe_text(label, outcome_style(outcome)), safe_text(targets))
+    out.print(_indented(safe_text(text.line(first.error or "", _ERROR))))
+    if first.model_frame:
+        # Relative to the current directory, as the user typed it.
+        near = text.line(first.model_frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
+        out.print(_indented(safe_text(f"at {near}")))
+    shown = ""
+    for cell in members:
+        if cell.first_divergence is not None or cell.trace_skipped:
+            out.print(_indented(safe_text(f"{cell.target}: {facts.divergence(cell)}")))
+        if cell.trace_skipped and cell.first_divergence is None and outcome.is_red:
+            out.print(safe_text(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True)
+        if cell.vendor_frame and cell.vendor_frame != shown:
+            shown = cell.vendor_frame
+            out.print(_indented(safe_text(f"raised at {text.line(shown, 300)}")))
+    # All members have the same error, and so the same defects.
+    for line in facts.defects(first):
+        out.print(_indented(safe_text(f"- {line}")))
+    for line in dict.fromkeys(line for cell in members for line in facts.known_issues(cell)):
+        out.print(_indented(safe_text(line, "yellow")))
+    if outcome.is_red:
+        out.print(safe_text(f"  {first.repro}", "dim"), soft_wrap=True)
 
 
 def _vacuous(cells: Sequence[Cell], out: Console) -> None:

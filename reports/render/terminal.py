@@ -1,16 +1,14 @@
-"""Print a run, or one cell in full. rich is imported when something is printed."""
+"""Print a run. rich is imported when something is printed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from harness.record.cell import Cell, Numerics
 from harness.record.run import Run
 from reports import facts, text
 from reports.columns import lines
 from reports.console import new_grid, new_table, outcome_style, print_more, print_section, safe_text
-from reports.outcome import CellOutcome, words
+from reports.outcome import CellOutcome
 from reports.render import models, pairs
 from reports.summary import RunSummary, Totals, largest_stage, slowest_stage
 from reports.verdict import RunVerdict, VerdictKind
@@ -61,107 +59,6 @@ def render(
     verdict(judged, out)
 
 
-def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> None:
-    """Print one cell in full.
-
-    Args:
-        cell: the record.
-        console: destination; by default standard output.
-        run: the run of the cell, for the environment.
-    """
-    from rich.console import Console
-
-    out = console or Console()
-    outcome = CellOutcome.from_cell(cell)
-    out.rule(safe_text(cell.id, "bold"), align="left")
-    out.print(
-        safe_text(f"{outcome.symbol} {words(outcome, cell.severity)}", outcome_style(outcome)),
-        safe_text(outcome.meaning),
-    )
-    where = f"stage {cell.stage}" if cell.stage else ""
-    grid = new_grid()
-    for name, value in [
-        ("Op", cell.op),
-        ("Suite", cell.suite),
-        ("Tags", ", ".join(cell.tags)),
-        ("Ended in", where),
-        ("Runtime", cell.runtime),
-        ("Severity", _severity(cell)),
-        ("Evidence", facts.evidence(cell)),
-        ("Program", facts.program(cell)),
-        ("Call time", facts.calls(cell)),
-        ("Sizes", facts.tested_sizes(cell)),
-        ("Seed", str(cell.seed)),
-        ("Worker", facts.worker_text(cell, None if run is None else run.info)),
-        ("Result from", facts.result_source(cell)),
-        ("Earlier attempts", "; ".join(cell.attempts)),
-    ]:
-        if value:
-            grid.add_row(safe_text(name, "dim"), safe_text(value))
-    out.print(grid)
-    if cell.error:
-        print_section(out, "Error")
-        out.print(safe_text(cell.error, "red" if outcome.is_red else ""))
-        if cell.model_frame:
-            out.print(safe_text(f"at {cell.model_frame}"))
-        if cell.vendor_frame:
-            out.print(safe_text(f"raised at {cell.vendor_frame}"))
-    if cell.known_issues:
-        print_section(out, "Known issues with these symptoms")
-        for line in facts.known_issues(cell):
-            out.print(safe_text(line))
-    if cell.defects:
-        print_section(out, "Known defects")
-        for line in facts.defects(cell):
-            out.print(safe_text(line))
-    if cell.limitation is not None:
-        print_section(out, "Limitation")
-        out.print(safe_text(cell.limitation.reason))
-        if cell.limitation.link:
-            out.print(safe_text(cell.limitation.link, "underline"))
-    if cell.numerics:
-        print_section(out, "Numerics against the float64 oracle")
-        out.print(_numerics(cell.numerics))
-    if cell.first_divergence is not None:
-        fails = cell.first_divergence.fails
-        print_section(out, "Failing node" if fails else "First diverging node")
-        out.print(safe_text(str(cell.first_divergence)))
-        if cell.first_divergence.arguments:
-            out.print(safe_text(f"called with {'; '.join(cell.first_divergence.arguments)}", "dim"))
-    elif cell.trace_skipped:
-        print_section(out, "First diverging node")
-        out.print(safe_text(f"not known: {cell.trace_skipped}"))
-    print_section(out, "Delegation")
-    out.print(safe_text(facts.delegation(cell) or "not lowered, or the program has no nodes"))
-    for name, ops in (
-        ("Delegated", cell.delegation.delegated_ops),
-        ("Fallback", cell.delegation.undelegated_ops),
-    ):
-        if ops:
-            out.print(safe_text(f"{name}: {text.calls(ops, limit=100)}"))
-    # Older records have no reasons.
-    for reason, ops in facts.reasons(cell) if cell.delegation.reasons else ():
-        out.print(safe_text(f"    {reason}: {text.calls(ops)}", "dim"))
-    if cell.stages or cell.memory:
-        print_section(out, "Time and memory" if cell.memory else "Time")
-        out.print(_times(cell))
-    if cell.traceback:
-        print_section(out, "Traceback")
-        out.print(safe_text(text.tail(cell.traceback, 20_000)))
-    if run is not None:
-        print_section(out, "Environment")
-        pairs = [*facts.facts(run), ("Packages", _packages(run))]
-        grid = new_grid()
-        for name, value in pairs:
-            grid.add_row(safe_text(name, "dim"), safe_text(value))
-        out.print(grid)
-    print_section(out, "Run it again")
-    out.print(safe_text(cell.repro, "bold"), soft_wrap=True)
-    if any(row.problem for row in cell.numerics) and cell.first_divergence is None:
-        print_section(out, "Find the first diverging node")
-        out.print(safe_text(cell.trace_command, "bold"), soft_wrap=True)
-
-
 def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
     run = found.run
     out.rule(safe_text(facts.title(run), "bold"), align="left")
@@ -170,7 +67,7 @@ def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
         ("Folder", str(run.path)),
         ("State", "INCOMPLETE" if found.incompleteness else "complete"),
         *facts.facts(run),
-        ("Packages", _packages(run)),
+        ("Packages", packages_text(run)),
     ]:
         style = "bold yellow" if value == "INCOMPLETE" else ""
         grid.add_row(safe_text(name, "dim"), safe_text(value, style))
@@ -343,55 +240,6 @@ def verdict(judged: RunVerdict, out: Console) -> None:
     out.print(safe_text(f" {judged.headline} ", style), safe_text(judged.sentence))
 
 
-def _numerics(outputs: list[Numerics]) -> Table:
-    """A table with a column for each output: most cells have one output."""
-    table = new_table("", *(f"call {item.call}, output {item.output}" for item in outputs))
-    rows: dict[str, Callable[[Numerics], str]] = {
-        "dtype, shape": lambda item: f"{item.dtype} {text.shape(item.shape)}",
-        "severity": lambda item: "–" if item.severity is None else item.severity.value,
-        "worst at": lambda item: _worst(item, 0),
-        "got": lambda item: _worst(item, 1),
-        "expected": lambda item: _worst(item, 2),
-        "error there": lambda item: text.measure(text.error_there(item)),
-        "bound there": lambda item: text.measure(item.bound),
-        "used": lambda item: text.bound_use(item.bound_used),
-        "out of bound": lambda item: f"{item.exceeding:,} of {item.elements:,}",
-        "max abs": lambda item: text.measure(item.max_abs),
-        "SQNR": lambda item: text.decibels(item.sqnr_db),
-        "cosine": lambda item: text.measure(item.cosine),
-        "ULP": lambda item: text.ulps(item.max_ulp),
-        "SQNR to eager": lambda item: text.decibels(item.eager_sqnr_db),
-        "SQNR to the float model": lambda item: text.decibels(item.model_sqnr_db),
-    }
-    for name, spell in rows.items():
-        cells = [safe_text(spell(item), "red" if item.problem else "") for item in outputs]
-        table.add_row(safe_text(name, "dim"), *cells)
-    return table
-
-
-def _severity(cell: Cell) -> str:
-    return "" if cell.severity is None else f"{cell.severity.value}: {cell.severity.meaning}"
-
-
-def _worst(item: Numerics, part: int) -> str:
-    return (text.worst(item) or ("–", "–", "–"))[part]
-
-
-def _times(cell: Cell) -> Table:
-    grid = new_grid()
-    for name, spent, held in facts.stages(cell):
-        grid.add_row(safe_text(name, "dim"), safe_text(spent), safe_text(held))
-    grid.add_row(
-        safe_text("harness overhead", "dim"), safe_text(text.seconds(facts.overhead(cell)))
-    )
-    peak = cell.peak_memory
-    grid.add_row(
-        safe_text("total" if peak is None else "total, peak", "bold"),
-        safe_text(text.seconds(cell.seconds), "bold"),
-        safe_text("" if peak is None else text.memory(peak), "bold"),
-    )
-    return grid
-
-
-def _packages(run: Run) -> str:
+def packages_text(run: Run) -> str:
+    """The installed packages of a run, on one line."""
     return ", ".join(f"{name} {version}" for name, version in facts.packages(run))

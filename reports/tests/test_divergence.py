@@ -11,7 +11,7 @@ from rich.console import Console
 from harness.record.cell import Cell, Divergence, Status
 from harness.record.folder import load
 from reports import facts
-from reports.render import html, markdown, terminal, views
+from reports.render import html, markdown, terminal, terminal_cell, views
 from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 
@@ -46,7 +46,7 @@ def test_every_page_shows_it(tmp_path: Path) -> None:
     run = load(write(tmp_path / "r", [traced()]).path)
     found = RunSummary.from_run(run)
     out = Console(file=io.StringIO(), width=200)
-    terminal.show(run.cells[0], out, run)
+    terminal_cell.show(run.cells[0], out, run)
     terminal.render(found, out)
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("gelu_3 (aten.gelu.default)") == 2
@@ -60,8 +60,8 @@ def test_every_page_shows_it(tmp_path: Path) -> None:
 def test_a_mismatch_without_a_divergence_names_the_command_to_trace_it() -> None:
     out = Console(file=io.StringIO(), width=200)
     wrong = [numerics(exceeding=1, bound_used=2.0, problem="1 of 6 exceed")]
-    terminal.show(cell(status=Status.MISMATCH, numerics=wrong, seed=3), out)
-    terminal.show(cell(), out)
+    terminal_cell.show(cell(status=Status.MISMATCH, numerics=wrong, seed=3), out)
+    terminal_cell.show(cell(), out)
     printed = out.file.getvalue()  # type: ignore[attr-defined]
     assert printed.count("conform trace add/rank2@xnnpack:fp32 --seed 3") == 1
     assert "conform trace add/rank2@xnnpack:fp32 --seed 0" not in printed
@@ -72,7 +72,7 @@ def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
     known.first_divergence, known.trace_skipped = None, "it takes 90 s to run it once"
     run = write(tmp_path / "r", [known])
     out = Console(file=io.StringIO(), width=200)
-    terminal.show(known, out)
+    terminal_cell.show(known, out)
     terminal.render(run, out)
     assert out.file.getvalue().count("not known: it takes 90 s") == 2  # type: ignore[attr-defined]
     assert "not known: it takes 90 s" in markdown.render(run)
@@ -82,7 +82,7 @@ def test_why_a_wrong_model_was_not_traced_is_shown(tmp_path: Path) -> None:
 
 def test_a_cell_shows_its_constants_and_the_time_of_a_call() -> None:
     out = Console(file=io.StringIO(), width=200)
-    terminal.show(
+    terminal_cell.show(
         cell(
             program_bytes=2048,
             constant_bytes=1024,

@@ -32,7 +32,7 @@ from reports.comparison.gate import (
 from reports.comparison.tests.sides import SUBJECT, side
 from reports.export import junit, render
 from reports.outcome import CellOutcome
-from reports.render import html, markdown, terminal
+from reports.render import html, markdown, terminal, terminal_cell
 from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 from reports.verdict import RunVerdict
@@ -110,7 +110,7 @@ def test_one_cell_in_full(tmp_path: Path) -> None:
         ("fine", "✓ passed, delegated"),
     ):
         out = io.StringIO()
-        terminal.show(run.cell(f"add/{name}@xnnpack:fp32"), Console(file=out, width=160))
+        terminal_cell.show(run.cell(f"add/{name}@xnnpack:fp32"), Console(file=out, width=160))
         assert words in out.getvalue()
         assert ("Severity" in out.getvalue()) == (name != "fine")
     assert "the output no longer resembles the reference" in Severity.CRITICAL.meaning

@@ -15,7 +15,7 @@ from harness.record.cell import Cell, Delegation, LimitationRef, Status
 from harness.record.run import BackendState
 from reports import facts, summary, tables
 from reports.outcome import CellOutcome
-from reports.render import html, markdown, terminal
+from reports.render import html, markdown, terminal, terminal_cell
 from reports.summary import RunSummary
 from reports.tests.runs import cell, large, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
@@ -251,7 +251,7 @@ def test_stages_and_overhead_add_up_to_the_total(tmp_path: Path) -> None:
     item = cell(seconds=10.0, overhead=7.0, stages={"lower": 3.0, "reference": 6.0})
     assert facts.overhead(item) == 1.0
     out = io.StringIO()
-    terminal.show(item, Console(file=out, width=120))
+    terminal_cell.show(item, Console(file=out, width=120))
     assert re.search(r"harness overhead\s+1\.0 s", out.getvalue())
     assert tables.frame(write(tmp_path / "r", [item]))["overhead"].tolist() == [1.0]
 

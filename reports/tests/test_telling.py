@@ -17,7 +17,7 @@ from reports.comparison.diff import ChangeKind, diff
 from reports.comparison.gate import judge, parse
 from reports.export import junit, render
 from reports.outcome import CellOutcome
-from reports.render import html, markdown, terminal
+from reports.render import html, markdown, terminal, terminal_cell
 from reports.summary import RunSummary
 from reports.tests.runs import cell, numerics, write
 from reports.verdict import RunVerdict, VerdictKind
@@ -93,7 +93,7 @@ def test_reports_count_vacuous_passes_separately_and_explain_them(
 )  # fmt: skip
 def test_a_cell_shows_its_conclusive_share(fields: dict[str, Any], words: str) -> None:
     out = io.StringIO()
-    terminal.show(cell(**fields), Console(file=out, width=160))
+    terminal_cell.show(cell(**fields), Console(file=out, width=160))
     assert words in out.getvalue()
 
 

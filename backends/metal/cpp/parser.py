@@ -264,23 +264,29 @@ class _Reader:
     def expressions(self, node: Node) -> tuple[Expression, ...]:
         return tuple(self.expression(part) for part in _listed(node))
 
-    def expression(self, node: Node) -> Expression:
-        types, parts = _taken_apart(node)
+    def name_or_literal(self, node: Node, types: list[str]) -> Expression | None:
         match types:
             case ["identifier" | "this"] if (word := _text(node)) not in _CASTS:
                 return Name(word)
+            case ["qualified_identifier", *_]:
+                return Name(self.name(node))
             case ["number_literal"]:
                 return self.number(node)
             case ["true" | "false" as truth]:
                 return Literal(truth == "true")
             case ["null", _]:
                 return Literal(None)
-            case ["call_expression", _, "argument_list"]:
-                return self.call(parts[0], self.expressions(parts[1]))
-            case ["qualified_identifier", *_]:
-                return Name(self.name(node))
             case ["string_literal" | "raw_string_literal" | "concatenated_string", *_]:
                 return Literal(self.string(node))
+        return None
+
+    def expression(self, node: Node) -> Expression:  # noqa: C901 (a case for each form of C++)
+        types, parts = _taken_apart(node)
+        if (operand := self.name_or_literal(node, types)) is not None:
+            return operand
+        match types:
+            case ["call_expression", _, "argument_list"]:
+                return self.call(parts[0], self.expressions(parts[1]))
             case ["binary_expression", _, op, _] if op in _BINARY:
                 return Binary(op, self.expression(parts[0]), self.expression(parts[2]))
             case ["parenthesized_expression", _, _, _]:

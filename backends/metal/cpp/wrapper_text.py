@@ -139,7 +139,7 @@ class _Listing:
         text = self.text(node)
         return f"{text}: {self.shapes[text]}" if text in self.shapes else text
 
-    def text(self, node: Expression) -> str:
+    def text(self, node: Expression) -> str:  # noqa: C901 (a case for each class of expression)
         node = _plain(node) or node
         match node:
             case Literal(value):

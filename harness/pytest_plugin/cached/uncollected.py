@@ -16,12 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.pytest_plugin.cached.cached_cells import (
-    ALL_TESTS,
-    REUSED,
-    ReusedCell,
-    report_reused_cells,
-)
+from harness.pytest_plugin.cached.cached_cells import ALL_TESTS, REUSED, ReusedCell
 from harness.pytest_plugin.cached.session_cache import SessionCache
 from harness.pytest_plugin.hooks import suite_folders
 from harness.pytest_plugin.items import get_cell_id
@@ -57,49 +52,13 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     ready: VendorStates
 
 
-class CachedSession:
-    """Plugin that replaces collection and running, as all cells have cached results.
+class CachedCollection:
+    """Plugin that collects only files of cells without cached results.
 
-    Args:
-        collection: collection of an earlier session.
-        reused: its cells.
-    """
+    If all cells have cached results it collects nothing, and no worker is needed.
 
-    def __init__(self, collection: Collection, reused: dict[str, ReusedCell]) -> None:
-        self.collection = collection
-        self._reused = reused
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> bool:
-        """Create items without importing their modules."""
-        session.config.stash[REUSED] = self._reused
-        made: list[pytest.Item | pytest.Collector] = []
-        for nodeid in self.collection.nodeids:
-            made.append(ReusedItem.from_parent(session, name=get_cell_id(nodeid), nodeid=nodeid))
-        session.items = [item for item in made if isinstance(item, pytest.Item)]
-        session.testscollected = len(made)
-        hook = session.config.hook
-        hook.pytest_collectreport(report=pytest.CollectReport("", "passed", None, made))
-        hook.pytest_collection_finish(session=session)
-        return True
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Report all cells."""
-        report_reused_cells(session.config)
-        return True
-
-
-class ReusedItem(pytest.Item):
-    """Placeholder item of a reused cell."""
-
-    def runtest(self) -> None:
-        """Raise: the item has no case to run."""
-        raise RuntimeError(f"{self.nodeid} is a reused cell and cannot run")
-
-
-class PartlyCachedSession:
-    """Plugin that restricts collection to files of cells without cached results.
+    Attributes:
+        files: files to collect, relative to the root.
 
     Args:
         collection: collection of an earlier session.
@@ -107,26 +66,32 @@ class PartlyCachedSession:
     """
 
     def __init__(self, collection: Collection, reused: dict[str, ReusedCell]) -> None:
-        self.collection = collection
         unknown = (nodeid for nodeid in collection.nodeids if nodeid not in reused)
         self.files = list(dict.fromkeys(nodeid.partition("::")[0] for nodeid in unknown))
+        self._states = collection.ready
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_collection(self, session: pytest.Session) -> None:
-        """Restrict collection in this process."""
-        restrict_collection(session.config, self.files)
+    def pytest_collection(self, session: pytest.Session) -> bool | None:
+        """Restrict collection in this process, or replace it if there is nothing to collect."""
+        if self.files:
+            restrict_collection(session.config, self.files)
+            return None
+        session.items = []
+        session.config.hook.pytest_collection_finish(session=session)
+        return True
 
-    def ready(self, fresh: VendorStates | None) -> VendorStates:
+    def merge_states(self, fresh: VendorStates | None) -> VendorStates:
         """Merge the states of all backends.
 
         Args:
             fresh: states in the processes of this session; None if there are none.
         """
         if fresh is None:
-            return self.collection.ready
-        return msgspec.structs.replace(
-            fresh, backends={**self.collection.ready.backends, **fresh.backends}
-        )
+            return self._states
+        return msgspec.structs.replace(fresh, backends={**self._states.backends, **fresh.backends})
+
+
+CACHED_COLLECTION: pytest.StashKey[CachedCollection] = pytest.StashKey()
 
 
 def restrict_collection(config: pytest.Config, files: list[str]) -> None:
@@ -134,31 +99,31 @@ def restrict_collection(config: pytest.Config, files: list[str]) -> None:
     config.args = [str(config.rootpath / name) for name in files]
 
 
-def plan_cached_session(
-    config: pytest.Config, session_cache: SessionCache
-) -> CachedSession | PartlyCachedSession | None:
-    """Return the plugin that skips collection of cached cells; None if all must be collected."""
+def skip_cached_collection(config: pytest.Config, session_cache: SessionCache) -> None:
+    """Register the plugin that skips collection of cached cells, unless all must be collected."""
     # Computed before the plugin adds arguments for xdist's workers.
     key = config.stash[_COLLECTION_KEY] = _key(config, session_cache)
     content = session_cache.store.listing(key) if key and session_cache.store is not None else None
     try:
         collection = None if content is None else msgspec.json.decode(content, type=Collection)
     except msgspec.MsgspecError:
-        return None
-    cells = (
-        {} if collection is None else {each: get_cell_id(each) or "" for each in collection.nodeids}
-    )
-    if collection is None or not cells or not all(cells.values()):
-        return None
+        return
+    if collection is None or not collection.nodeids:
+        return
+    cells = {each: get_cell_id(each) or "" for each in collection.nodeids}
+    if not all(cells.values()):
+        return
     reused = session_cache.stored(session_cache.keys(collection.ready.backends), cells)
-    if len(reused) == len(cells):
-        return CachedSession(collection, reused)
+    cached = CachedCollection(collection, reused)
     # Restricting needs whole files; a cluster runs the items collected in this process.
     named = any("::" in str(name) for name in config.args)
-    if not reused or named or config.getoption("cluster", None):
-        return None
+    if cached.files and (not reused or named or config.getoption("cluster", None)):
+        return
     config.stash[REUSED], config.stash[ALL_TESTS] = reused, collection.nodeids
-    return PartlyCachedSession(collection, reused)
+    config.stash[CACHED_COLLECTION] = cached
+    config.pluginmanager.register(cached, "conform-cached-collection")
+    if not cached.files:
+        config.option.dist, config.option.tx = "no", []  # xdist reads both later
 
 
 def store_collection(

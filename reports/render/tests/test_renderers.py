@@ -16,7 +16,7 @@ from rich.console import Console
 from harness.record.cell import CacheOrigin, Cell, Delegation, LimitationRef, Status
 from harness.record.host import Environment
 from harness.record.run import BackendState, Run
-from reports.render import html, markdown, terminal
+from reports.render import html, markdown, terminal, terminal_cell
 from reports.tests.runs import cell, large, numerics, write
 
 
@@ -28,7 +28,7 @@ def _terminal(run: Run, width: int = 120) -> str:
 
 def _show(item: Cell, run: Run | None = None) -> str:
     out = io.StringIO()
-    terminal.show(item, Console(file=out, width=160), run)
+    terminal_cell.show(item, Console(file=out, width=160), run)
     return out.getvalue()
 
 
