@@ -29,9 +29,9 @@ from harness.pipeline.program_statistics import Stopwatch
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.assumed_precision import (
     add_runs,
-    float_precision,
-    precision_of,
-    semantics_of,
+    choose_float_precision,
+    choose_precision,
+    get_semantics,
 )
 from harness.pipeline.reference.calls import add_observing_call, writes_state
 from harness.pipeline.reference.intermediate import FloatModule, compare_form
@@ -219,7 +219,7 @@ class ExecutionStages(StageClock, ArtifactReader):
             lowered=self.serialized,
             calls=self._flatten_calls([self.interface.arrange(inputs) for inputs in calls]),
             precision=self._precision(),
-            semantics=semantics_of(self.recipe),
+            semantics=get_semantics(self.recipe),
             seed=self._runs.seed,
             problem=None if verdict is None else verdict.problem,
             numerics=() if verdict is None else verdict.numerics,
@@ -292,7 +292,7 @@ class ExecutionStages(StageClock, ArtifactReader):
         self, calls: Sequence[CallInputs], changed: Collection[int], refined: bool = False
     ) -> Reference:
         """The reference of the float module of a quantized program."""
-        precision = float_precision(self.recipe)
+        precision = choose_float_precision(self.recipe)
         precision = add_runs(precision) if refined else precision
         return self._reference_of(self.built.module, calls, precision, changed)
 
@@ -322,7 +322,7 @@ class ExecutionStages(StageClock, ArtifactReader):
             calls,
             precision,
             runs.seed,
-            semantics_of(self.recipe),
+            get_semantics(self.recipe),
             changed=changed,
             model=None if is_own else self.built.module,
             runs=runs,
@@ -355,4 +355,4 @@ class ExecutionStages(StageClock, ArtifactReader):
     def _precision(self) -> Precision:
         lowered = self._artifacts.lower
         delegation = None if lowered is None else lowered.delegation
-        return precision_of(self.recipe, delegation, self.reference_module)
+        return choose_precision(self.recipe, delegation, self.reference_module)

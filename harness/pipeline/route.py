@@ -30,7 +30,7 @@ def prepare(tester: Tester) -> None:
         StageFailure: a stage failed; it names the stage.
     """
     if tester.case.exporter is not None:
-        tester.ship()
+        tester.run_case_exporter()
         return
     if tester.recipe.quantize_weights is not None:
         tester.quantize_weights()

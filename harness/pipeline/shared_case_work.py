@@ -23,7 +23,7 @@ from harness.numerics.module_runs import EagerRuns, Float64State
 from harness.numerics.oracle import Reference, add_bounds
 from harness.numerics.unperturbed import UnperturbedRuns, collect_values, run_unperturbed
 from harness.pipeline.reference.calls import find_written_buffers
-from harness.pipeline.reference.unchanged import ProgramSnapshot, bytes_of, is_plain
+from harness.pipeline.reference.unchanged import ProgramSnapshot, is_plain, view_bytes
 from harness.vendors.torch import tree_leaves
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -163,7 +163,7 @@ def _digest(values: Sequence[Any], most: int = LARGE) -> str | None:
     if sum(value.numel() for value in values if isinstance(value, torch.Tensor)) > most:
         return None
     for leaf in values:
-        data = bytes_of(leaf) if isinstance(leaf, torch.Tensor) else None
+        data = view_bytes(leaf) if isinstance(leaf, torch.Tensor) else None
         if data is not None:
             layout = leaf.dtype, tuple(leaf.shape), leaf.stride()
             found.update(repr(layout).encode())

@@ -273,7 +273,7 @@ class Tester(ExecutionStages, GraphChecks):
             self._artifacts.put("to_executorch", emitted)
         return self
 
-    def ship(self) -> Self:
+    def run_case_exporter(self) -> Self:
         """Make the program with the case's own exporter.
 
         This replaces :meth:`export`, :meth:`lower` and :meth:`to_executorch` and provides their

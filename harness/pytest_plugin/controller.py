@@ -63,7 +63,7 @@ class Controller:
     def pytest_runtestloop(self) -> None:
         """Read dependencies of cells while workers import, as they would wait for it later."""
         if self.config.pluginmanager.hasplugin("dsession"):
-            self._session_cache.inputs()
+            self._session_cache.compute_digests()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without xdist, begin the run with the items of this process."""
@@ -101,7 +101,7 @@ class Controller:
                 self.recorder.record(cell)
         self._vacuous.add(cell)
         if taken is None:
-            self._session_cache.ended(report.nodeid, cell, claim)
+            self._session_cache.store_result(report.nodeid, cell, claim)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
@@ -145,7 +145,7 @@ class Controller:
         for problem in self.problems:
             terminalreporter.write_line(f"RED: {problem}", red=True)
         if self.recorder is not None:
-            for line in self._session_cache.lines(self.recorder.recorded):
+            for line in self._session_cache.summarize(self.recorder.recorded):
                 terminalreporter.write_line(line)
             return
         if not self.config.option.collectonly and (since := self.config.option.changed_since):
@@ -190,14 +190,14 @@ class Controller:
         info = describe_run(config, self._command, targets, states)
         with end_session_if_unwritable(), ignore_vendor_warnings():
             self.recorder = Recorder(
-                Path(config.getoption("run_dir")), cache.info(info), resumed=cache.run
+                Path(config.getoption("run_dir")), cache.complete_info(info), resumed=cache.run
             )
             if states is None:
                 names = (target.backend for target in targets)
                 states = VendorStates(backends=registry.find_backend_states(names, selected))
             self.recorder.expect(cells, states.backends)
         if cached is not None:
-            cache.go_on(states.backends)
+            cache.prepare_keys(states.backends)
             return
-        cache.find(nodeids, states.backends)
+        cache.find_reused(nodeids, states.backends)
         store_collection(config, cache, Collection(nodeids=list(nodeids), ready=states))

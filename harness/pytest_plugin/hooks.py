@@ -21,7 +21,7 @@ from harness.session.run_one import ignore_vendor_warnings
 from harness.workers.memory import GIB
 
 
-def suite_folders(config: pytest.Config) -> list[Path]:
+def list_suite_folders(config: pytest.Config) -> list[Path]:
     """List the existing folders whose modules may declare cases."""
     named = (config.rootpath / name for name in config.getini("conform_suites"))
     return [folder for folder in named if folder.is_dir()]
@@ -29,7 +29,7 @@ def suite_folders(config: pytest.Config) -> list[Path]:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SuiteFile | None:
     """Collect modules with ``CASES`` below the suite folders."""
-    folders = suite_folders(parent.config)
+    folders = list_suite_folders(parent.config)
     if any(folder in file_path.parents for folder in folders) and is_suite(file_path):
         if _is_unchanged(parent.config, file_path):
             return None

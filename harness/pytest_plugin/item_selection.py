@@ -14,7 +14,7 @@ from harness.errors import ConformError
 from harness.model import registry
 from harness.model.selection import parse_targets
 from harness.pytest_plugin.items import SELECTED, CellItem, get_cell_id
-from harness.pytest_plugin.nightly import marks_name_nightly, selected_tiers
+from harness.pytest_plugin.nightly import get_selected_tiers, marks_name_nightly
 from harness.record.target import Target, split_cell_id
 from harness.session.discovery import Suite, load_suite
 
@@ -46,7 +46,7 @@ class ItemSelection:
         """Deselect nightly cells: an ``-m`` of the user replaces the project's "not nightly"."""
         plain: list[pytest.Item] = []
         left: list[pytest.Item] = []
-        tags = selected_tiers(self.config)
+        tags = get_selected_tiers(self.config)
         for item in items:
             (left if _is_nightly(item) and not _has_tag(item, tags) else plain).append(item)
         if left:

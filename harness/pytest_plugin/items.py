@@ -17,7 +17,7 @@ import pytest
 from harness.errors import ConformError
 from harness.model import registry
 from harness.model.case import Case
-from harness.pytest_plugin.nightly import is_plain_run, selected_tiers
+from harness.pytest_plugin.nightly import get_selected_tiers, is_plain_run
 from harness.record.cell import Cell, Status
 from harness.record.host import Environment
 from harness.record.target import Target, cell_id, is_cell_id
@@ -94,7 +94,7 @@ class SuiteFile(pytest.File):
         except ConformError as error:
             raise self.CollectError(str(error)) from error
         selected = self.config.stash[SELECTED]
-        is_plain, tags = is_plain_run(self.config), selected_tiers(self.config)
+        is_plain, tags = is_plain_run(self.config), get_selected_tiers(self.config)
         self._register({tag for case in suite.cases for tag in case.tags})
         for case in suite.cases:
             for target in registry.select_targets(case, selected):

@@ -28,7 +28,7 @@ def is_plain_run(config: pytest.Config) -> bool:
     return not named and (NIGHTLY not in marks or marks == f"not {NIGHTLY}")
 
 
-def selected_tiers(config: pytest.Config) -> frozenset[str]:
+def get_selected_tiers(config: pytest.Config) -> frozenset[str]:
     """List the tags in ``-m`` whose nightly cells are selected as well."""
     if marks_name_nightly(config):
         return frozenset()

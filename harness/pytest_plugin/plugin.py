@@ -44,7 +44,7 @@ from harness.pytest_plugin.nightly import TIERS_INI
 from harness.pytest_plugin.options import OPTIONS, add_to_parser
 from harness.pytest_plugin.progress import Progress
 from harness.pytest_plugin.run_start import check_required_delegation
-from harness.pytest_plugin.vacuous import vacuous_policy
+from harness.pytest_plugin.vacuous import get_vacuous_policy
 from harness.pytest_plugin.worker_setup import WorkerSetup
 from harness.pytest_plugin.workers.forked_workers import ForkedWorkers
 from harness.pytest_plugin.workers.watchdog import Watchdog
@@ -81,7 +81,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
     Does nothing in a project without a folder of suites.
     """
-    if hooks.suite_folders(config):
+    if hooks.list_suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
         is_fork_disabled = config.getoption("fresh_workers") or config.getoption("no_speed")
         if config.getoption("numprocesses", 0) and not is_fork_disabled:
@@ -187,7 +187,7 @@ def _register_changed_selection(config: pytest.Config) -> None:
         revision = config.getoption("changed_since")
         changed = list_changed_files(config.rootpath, revision) if revision else None
     if changed is not None:
-        sources = Sources(hooks.suite_folders(config), config.rootpath)
+        sources = Sources(hooks.list_suite_folders(config), config.rootpath)
         config.stash[CHANGED] = ChangedSelection(sources, changed)
         config.pluginmanager.register(config.stash[CHANGED], "conform-changed")
 
@@ -201,7 +201,7 @@ def _check_options(config: pytest.Config) -> None:
     if config.getini("conform_untelling"):
         note = "the ini option conform_untelling is deprecated; rename it to conform_vacuous"
         config.issue_config_time_warning(DeprecationWarning(note), stacklevel=2)
-    if (policy := vacuous_policy(config)) not in ("warn", "error"):
+    if (policy := get_vacuous_policy(config)) not in ("warn", "error"):
         raise UsageError(f"conform_vacuous is {policy!r}; use warn or error")
     speed.read_excluded_parts()  # raises on unknown names
     if config.getoption("compare_runtimes"):

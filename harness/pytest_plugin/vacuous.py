@@ -10,7 +10,7 @@ from harness.record.cell import Cell, Status
 _MAX_NAMED = 5
 
 
-def vacuous_policy(config: pytest.Config) -> str:
+def get_vacuous_policy(config: pytest.Config) -> str:
     """Return the value of ``conform_vacuous``: ``warn`` or ``error``."""
     return str(config.getini("conform_untelling") or config.getini("conform_vacuous"))
 
@@ -19,7 +19,7 @@ class VacuousPasses:
     """Collects the vacuous passes of a session."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._is_error = vacuous_policy(config) == "error"
+        self._is_error = get_vacuous_policy(config) == "error"
         self._cells: list[str] = []
 
     def add(self, cell: Cell) -> None:

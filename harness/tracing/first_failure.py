@@ -24,7 +24,7 @@ from harness.model.recipe import Recipe
 from harness.numerics.module_runs import run_calls
 from harness.pipeline import stages
 from harness.pipeline.explain.failing_node import describe_node
-from harness.pipeline.explain.node_origin import arguments_of
+from harness.pipeline.explain.node_origin import format_arguments
 from harness.pipeline.reference.intermediate import CHANGED
 from harness.pipeline.route import prepare
 from harness.pipeline.tester import Tester
@@ -216,7 +216,7 @@ class _FailureSearch:
 
         def before(call: int, each: Node, values: Mapping[Node, Any]) -> None:
             if each is node and not found:
-                found.extend(arguments_of(node, {one.name: two for one, two in values.items()}))
+                found.extend(format_arguments(node, {one.name: two for one, two in values.items()}))
 
         with hold_process_lock():
             run_calls(ObservedGraph(self._search.flow.module, before), self._search.calls[:1])

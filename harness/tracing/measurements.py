@@ -9,7 +9,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from harness.pipeline.explain.node_origin import arguments_of, module_of, nearest_source
+from harness.pipeline.explain.node_origin import (
+    find_nearest_source,
+    format_arguments,
+    get_module_path,
+)
 from harness.pipeline.tester import Tester
 from harness.record.cell import Numerics
 from harness.tracing.candidates import describe_operators, find_segment, select_operators
@@ -101,8 +105,8 @@ def describe_node(
     return TracedNode(
         node=main.name,
         op=describe_operators(nodes),
-        source=nearest_source(main),
-        module=module_of(main),
+        source=find_nearest_source(main),
+        module=get_module_path(main),
         shapes=describe_shapes(flow, node, nodes),
         call=row.call,
         # Error of the element that the bound belongs to; infinite where there are no elements.
@@ -114,7 +118,7 @@ def describe_node(
         expected=measured.expected,
         actual=measured.actual,
         problem=row.problem,
-        arguments=tuple(arguments_of(main, seen=flow.observed)),
+        arguments=tuple(format_arguments(main, seen=flow.observed)),
     )
 
 

@@ -12,7 +12,7 @@ from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend
 from harness.model.case import Case, Inputs
 from harness.model.recipe import Recipe
-from harness.pipeline.reference.assumed_precision import semantics_of
+from harness.pipeline.reference.assumed_precision import get_semantics
 from harness.pipeline.tester import Tester
 from harness.record.target import Target
 from harness.tracing.isolated_nodes import WindowBuilder
@@ -176,7 +176,7 @@ def start_search(runner: TrialRunner, whole: TrialResult, taps: int = MAX_TAPS) 
 def make_windows(search: DivergenceSearch, call: int) -> WindowBuilder:
     """Return a builder of programs of a few nodes, with inputs taken from one call."""
     calls = (*search.calls, search.calls[-1])  # the last call is repeated to observe state
-    semantics = semantics_of(search.runner.recipe)
+    semantics = get_semantics(search.runner.recipe)
     return WindowBuilder(search.flow, calls, call, frozenset(search.candidates), semantics)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from reports.history.store import ABSENT, OUTCOMES, History, rows_of
+from reports.history.store import ABSENT, OUTCOMES, History, to_rows
 from reports.outcome import CellOutcome
 
 # Not results: the cell was not tried.
@@ -48,7 +48,7 @@ def flaky(past: History) -> pd.DataFrame:
 
 def count_incomparable(past: History) -> int:
     """Count runs that cannot reveal flaky cells: they have local changes or no known commit."""
-    return sum(not _is_known(run) for run in rows_of(past.runs))
+    return sum(not _is_known(run) for run in to_rows(past.runs))
 
 
 def _is_known(run: Any) -> bool:
@@ -57,7 +57,7 @@ def _is_known(run: Any) -> bool:
 
 def _alike(runs: pd.DataFrame) -> list[tuple[str, NDArray[np.int64]]]:
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for position, run in enumerate(rows_of(runs)):
+    for position, run in enumerate(to_rows(runs)):
         names = ("line", "commit", "seed", "python", "platform", "processor", "cores")
         key = (*(run[name] for name in names), *sorted(run["packages"].items()))
         # A run with unknown code is comparable with no other, but its records may disagree.

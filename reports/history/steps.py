@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harness.errors import UsageError
 from reports.history.changes import LevelChange, change_points
-from reports.history.store import OUTCOMES, History, rows_of
+from reports.history.store import OUTCOMES, History, to_rows
 from reports.outcome import CellOutcome
 
 Floats = NDArray[np.float64]
@@ -135,7 +135,7 @@ def group_steps(found: pd.DataFrame) -> pd.DataFrame:
                "commit_before", "commit_after", "dirty", "between", "environment",
                "examples"]  # fmt: skip
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows_of(found):
+    for row in to_rows(found):
         groups.setdefault(tuple(row[name] for name in keys), []).append(row)
     rows = []
     for key, members in groups.items():
@@ -168,7 +168,7 @@ class _Runs:
     """The runs as plain dicts, which are faster than pandas rows."""
 
     def __init__(self, runs: pd.DataFrame) -> None:
-        self.facts = rows_of(runs)
+        self.facts = to_rows(runs)
 
     def comparable(self, *, timed: bool) -> Iterator[NDArray[np.int64]]:
         groups: dict[tuple[Any, ...], list[int]] = {}

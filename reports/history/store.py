@@ -262,7 +262,7 @@ def _names(copy: CompactRun) -> set[tuple[str, str]]:
     return set(zip(*(column.to_pylist() for column in names.columns), strict=True))
 
 
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+def to_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Convert a table to a list of dicts."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 

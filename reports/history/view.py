@@ -13,7 +13,7 @@ from reports.columns import columns
 from reports.history.broken import first_bad
 from reports.history.flakiness import count_incomparable, flaky
 from reports.history.steps import group_steps, steps
-from reports.history.store import History, rows_of
+from reports.history.store import History, to_rows
 from reports.history.trend import trends
 from reports.history.words import bars, commits, level, move, outcomes
 from reports.outcome import CellOutcome
@@ -116,7 +116,7 @@ def _targets(table: pd.DataFrame, unit: str) -> Section:
     rows = []
     for (line, target), part in table.groupby(["line", "target"], sort=True, observed=True):
         summed = part.groupby(["day", "run", "started"], sort=False)[_COUNTED].sum()
-        by_day = {row[unit]: row for row in rows_of(summed.reset_index())}
+        by_day = {row[unit]: row for row in to_rows(summed.reset_index())}
         newest = by_day[part.iloc[-1][unit]]
         red = [_known(by_day.get(day), "red") for day in days]
         passed = [_known(by_day.get(day), "passed") for day in days]
@@ -159,7 +159,7 @@ def _days(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
     days = table.groupby(order, sort=False)[kept].sum().reset_index()
     whole = dict(zip(past.runs["run"], past.runs["complete"], strict=True))
     rows = []
-    for row in rows_of(days.iloc[::-1].head(limit)):
+    for row in to_rows(days.iloc[::-1].head(limit)):
         rows.append([
             _when(row, unit), row["line"],
             (row["commit"][:10] or "(unknown)") + ("" if whole[row["run"]] else " INCOMPLETE"),
@@ -183,7 +183,7 @@ def _days(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
 def _steps(table: pd.DataFrame, limit: int) -> Section:
     groups = group_steps(table)
     rows = []
-    for row in rows_of(groups.head(limit)):
+    for row in to_rows(groups.head(limit)):
         first = table[
             (table["name"] == row["examples"][0])
             & (table["metric"] == row["metric"])
@@ -208,7 +208,7 @@ def _steps(table: pd.DataFrame, limit: int) -> Section:
 
 def _first_bad(table: pd.DataFrame, limit: int) -> Section:
     rows = []
-    for row in rows_of(table.head(limit)):
+    for row in to_rows(table.head(limit)):
         gap = f"; in between: {outcomes(row['between'])}" if row["between"] else ""
         since = "never passed" if row["never_passed"] else f"good in {row['last_good']}"
         rows.append([
@@ -231,7 +231,7 @@ def _flaky(past: History, table: pd.DataFrame, limit: int) -> Section:
             f"{row['others']:,} of {row['runs']:,}", row["commit"][:10],
             text.line(" and ".join(row["example"]), _DETAIL),
         ]
-        for row in rows_of(table.head(limit))
+        for row in to_rows(table.head(limit))
     ]  # fmt: skip
     unknown = count_incomparable(past)
     note = "Different outcomes with the same commit, seed, packages and machine."
@@ -247,7 +247,7 @@ def _cell(table: pd.DataFrame, limit: int) -> Section:
     spelled = {"sqnr_db": "dB", "bound_used": "× bound", "seconds": "s", "program_bytes": "B",
                "delegates": "delegates"}  # fmt: skip
     rows = []
-    for row in rows_of(table.iloc[::-1].head(limit)):
+    for row in to_rows(table.iloc[::-1].head(limit)):
         rows.append([
             row["day"], row["line"], row["commit"][:10] or "(unknown)",
             CellOutcome(row["outcome"]).label,

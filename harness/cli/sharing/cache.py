@@ -50,7 +50,7 @@ def listing(location: str) -> None:
         table.columns[column].justify = "right"
     for name, what in CACHES.items():
         if name == _RESULTS:
-            used = ResultStore(location or find_default_place()).usage()
+            used = ResultStore(location or find_default_place()).compute_usage()
             count, size, unused = used.cells, used.size, used.oldest
         else:
             found = list_entries(name)

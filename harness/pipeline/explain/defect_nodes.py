@@ -10,7 +10,7 @@ from torch.fx import Node
 from harness.errors import StageOrderError
 from harness.execution.operators import op_name
 from harness.pipeline.delegation import graph_modules, lowered_modules
-from harness.pipeline.explain.node_origin import nearest_source
+from harness.pipeline.explain.node_origin import find_nearest_source
 from harness.pipeline.tester import Tester
 from harness.record.program_data import Defect
 
@@ -31,7 +31,7 @@ def locate_defects(tester: Tester, defects: Sequence[Defect]) -> list[Defect]:
 def _locate_defect(defect: Defect, node: Node | None) -> Defect:
     if node is None:
         return defect
-    return replace(defect, op=op_name(node.target), source=nearest_source(node))
+    return replace(defect, op=op_name(node.target), source=find_nearest_source(node))
 
 
 def _nodes(tester: Tester) -> Iterator[Node]:

@@ -21,11 +21,11 @@ from harness.execution.operators import op_name
 from harness.pipeline.delegation import graph_modules, lowered_modules
 from harness.pipeline.explain.model_frames import exception_chain
 from harness.pipeline.explain.node_origin import (
-    arguments_of,
+    find_nearest_source,
+    format_arguments,
     format_value,
-    module_of,
-    nearest_source,
-    operator_of,
+    get_module_path,
+    get_operator_name,
 )
 from harness.pipeline.explain.raising_node import find_raising_node
 from harness.pipeline.tester import Tester
@@ -65,10 +65,10 @@ def describe_node(
     """
     return Divergence(
         node=node.name,
-        op=op or operator_of(node),
-        module=module_of(node),
-        source=nearest_source(node),
-        arguments=tuple(arguments) or tuple(arguments_of(node)),
+        op=op or get_operator_name(node),
+        module=get_module_path(node),
+        source=find_nearest_source(node),
+        arguments=tuple(arguments) or tuple(format_arguments(node)),
         stage=stage,
         note=note,
         fails=True,
@@ -82,7 +82,9 @@ def _find_failing_node(tester: Tester, failure: StageFailure) -> Divergence | No
     raising = find_raising_node(cause)
     if raising is not None:
         node, values = _find_computing_node(raising.node), raising.values
-        found = describe_node(node, stage, op=_operator(node), arguments=arguments_of(node, values))
+        found = describe_node(
+            node, stage, op=_operator(node), arguments=format_arguments(node, values)
+        )
         return found if found.source else _add_source(tester, found)
     if stage == "to_executorch" and _is_output_failure(cause):
         return _find_output_node(tester)
@@ -117,8 +119,8 @@ def _add_source(tester: Tester, found: Divergence) -> Divergence:
     A pass may make nodes without metadata.
     """
     for node in _nodes(tester):
-        if node.name == found.node and (source := nearest_source(node)):
-            return replace(found, source=source, module=found.module or module_of(node))
+        if node.name == found.node and (source := find_nearest_source(node)):
+            return replace(found, source=source, module=found.module or get_module_path(node))
     return found
 
 
@@ -196,9 +198,9 @@ def _find_input(program: ExportedProgram, position: int) -> Divergence | None:
         return None
     return Divergence(
         node=node.name,
-        op=f"input {position}, read by {operator_of(reader)}",
-        module=module_of(reader),
-        source=nearest_source(reader),
+        op=f"input {position}, read by {get_operator_name(reader)}",
+        module=get_module_path(reader),
+        source=find_nearest_source(reader),
         arguments=(format_value(node.meta.get("val")),),
         stage="run",
         fails=True,
@@ -234,10 +236,10 @@ def _calls(program: ExportedProgram) -> list[Node]:
 def _operator(node: Node) -> str:
     """The operator of a node; for a delegate call, the backend and its delegated nodes."""
     if node.target is not executorch_call_delegate:
-        return operator_of(node)
+        return get_operator_name(node)
     owner, name = node.graph.owning_module, node.args[0]
     lowered = getattr(owner, str(getattr(name, "target", "")))
     taken = [each for each in lowered.original_module.graph.nodes if each.op == "call_function"]
     if len(taken) == 1:
-        return f"{operator_of(taken[0])} in {lowered.backend_id}"
+        return f"{get_operator_name(taken[0])} in {lowered.backend_id}"
     return f"{lowered.backend_id}, {len(taken)} nodes from {taken[0].name} to {taken[-1].name}"

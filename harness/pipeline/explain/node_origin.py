@@ -25,7 +25,7 @@ _ARGUMENTS = 16
 _LONGEST = 120
 
 
-def source_of(node: Node) -> str:
+def find_source(node: Node) -> str:
     """The line of the model of a node, such as ``model.py:12: hidden = self.linear(x)``.
 
     It is the innermost frame outside of torch; empty if the graph has none. Paths are relative to
@@ -35,25 +35,25 @@ def source_of(node: Node) -> str:
     return _format_frame(own[-1]) if own else ""
 
 
-def nearest_source(node: Node) -> str:
+def find_nearest_source(node: Node) -> str:
     """The line of the model of a node, or of the nearest node that it reads or that reads it.
 
     A model of torch's own modules has no lines of its own; the line is then in torch's module.
     """
     near = list(_walk_neighbours(node))
-    lines = (source_of(each) for each in near)
+    lines = (find_source(each) for each in near)
     return next(filter(None, lines), "") or next(
         (_format_frame(frames[-1]) for each in near if (frames := _frames(each))), ""
     )
 
 
-def module_of(node: Node) -> str:
+def get_module_path(node: Node) -> str:
     """The path of the submodule whose ``forward`` made the node, or empty."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     return str(stack[-1][0]) if stack else ""
 
 
-def operator_of(node: Node) -> str:
+def get_operator_name(node: Node) -> str:
     """The operator that a node calls; for ``getitem``, the operator that computes the tuple.
 
     A backend's operator is followed by its ATen operator, if the graph has it:
@@ -78,7 +78,7 @@ class _Formatted:
         return self._text
 
 
-def arguments_of(
+def format_arguments(
     node: Node,
     values: Mapping[str, Any] | None = None,
     seen: Mapping[Node, Any] | None = None,

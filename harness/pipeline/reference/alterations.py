@@ -18,7 +18,7 @@ import torch
 from harness.errors import AlteredByCall
 from harness.model.case import Built
 from harness.model.copies import iterate_plain_parts
-from harness.pipeline.reference.unchanged import bytes_of
+from harness.pipeline.reference.unchanged import view_bytes
 from harness.vendors.torch import tree_leaves
 
 State = dict[str, Any]
@@ -117,7 +117,7 @@ def _describe(tensor: torch.Tensor, sums: dict[Any, int]) -> Any:
         tensor: the tensor.
         sums: checksums of this round, so that shared tensors are read only once.
     """
-    data = bytes_of(tensor)
+    data = view_bytes(tensor)
     if data is None:
         version = None if tensor.is_inference() else tensor._version
         return tensor.dtype, tuple(tensor.shape), version

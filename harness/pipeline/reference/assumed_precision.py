@@ -20,7 +20,7 @@ _RUNS_WITH_CHOSEN_SCALES = 16
 _RUNS_OF_A_RECHECK = 32
 
 
-def precision_of(
+def choose_precision(
     recipe: Recipe, delegation: Delegation | None, module: torch.nn.Module | None = None
 ) -> Precision:
     """The rounding model of a program.
@@ -56,7 +56,7 @@ def _base_names(operators: Iterable[str]) -> set[str]:
     return {name.partition(".")[2].partition(".")[0] for name in operators}
 
 
-def float_precision(recipe: Recipe) -> Precision:
+def choose_float_precision(recipe: Recipe) -> Precision:
     """The rounding model of the float program of a recipe that quantizes activations.
 
     It is the recipe's model with the default safety factor and number of runs: the recipe's own
@@ -76,6 +76,6 @@ def _chooses_scale(node: torch.fx.Node) -> bool:
     return schema is not None and base_name(node.target).startswith("choose_qparams")
 
 
-def semantics_of(recipe: Recipe) -> OperatorSemantics:
+def get_semantics(recipe: Recipe) -> OperatorSemantics:
     """The recipe's semantics of operators that are not tensor arithmetic."""
     return GENERIC_SEMANTICS if recipe.semantics is None else recipe.semantics()

@@ -59,7 +59,7 @@ class ProgramSnapshot:
         return nodes and self._state == list(_state(program))
 
 
-def bytes_of(tensor: torch.Tensor) -> memoryview | None:
+def view_bytes(tensor: torch.Tensor) -> memoryview | None:
     """The bytes of a tensor's elements, in memory order or row by row.
 
     None for tensor subclasses, for tensors that are not dense, and for other devices than the CPU.

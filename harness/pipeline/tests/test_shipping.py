@@ -169,9 +169,9 @@ def test_an_exporter_that_fails(make: Any, error: str) -> None:
 def test_passes_are_the_exporters_own() -> None:
     tester = Tester(shipped(by_hand), "portable:fp32", transform_passes=[])
     with pytest.raises(ConflictingOptions, match="runs its own passes"):
-        tester.ship()
+        tester.run_case_exporter()
     with pytest.raises(ConflictingOptions, match="has no exporter"):
-        Tester(PLAIN, "portable:fp32").ship()
+        Tester(PLAIN, "portable:fp32").run_case_exporter()
 
 
 def test_tracing_takes_the_exporters_program() -> None:

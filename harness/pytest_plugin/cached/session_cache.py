@@ -14,7 +14,7 @@ import pytest
 
 from harness.errors import ConformError, UsageError
 from harness.pytest_plugin.cached.cached_cells import REUSED, ReusedCell
-from harness.pytest_plugin.hooks import suite_folders
+from harness.pytest_plugin.hooks import list_suite_folders
 from harness.pytest_plugin.items import HOSTS, get_cell_id, get_cell_settings
 from harness.record.cell import Cell
 from harness.record.folder import format_now
@@ -45,15 +45,15 @@ class SessionCache:
         self.config = config
         # Read before torch is imported, as it sets some of them.
         self.variables = platform_facts.describe_variables()
-        self.sources = Sources(suite_folders(config), config.rootpath)
+        self.sources = Sources(list_suite_folders(config), config.rootpath)
         self.store = _store(config)
-        self.run = _resumed(config, self.inputs)
+        self.run = _resumed(config, self.compute_digests)
         self._keys: CacheKeys | None = None
         self._problem = ""
         if self.store is not None:
             self.sources.watch()
 
-    def inputs(self) -> dict[str, str]:
+    def compute_digests(self) -> dict[str, str]:
         """Digests of all dependencies of the session, for ``RunInfo.dependency_digests``."""
         return {
             "sources of suites, backends and the harness": self.sources.digest(
@@ -62,14 +62,14 @@ class SessionCache:
             "installed packages": platform_facts.describe_packages(),
         }
 
-    def keys(self, states: Mapping[str, BackendState]) -> CacheKeys:
+    def make_keys(self, states: Mapping[str, BackendState]) -> CacheKeys:
         """Create cache keys for these states of backends."""
-        return CacheKeys(self.sources, conditions(self.config), states, self.variables)
+        return CacheKeys(self.sources, get_conditions(self.config), states, self.variables)
 
-    def info(self, fresh: RunInfo) -> RunInfo:
+    def complete_info(self, fresh: RunInfo) -> RunInfo:
         """Complete the information about the run, or restore it from a resumed run."""
         if self.run is None:
-            return msgspec.structs.replace(fresh, dependency_digests=self.inputs())
+            return msgspec.structs.replace(fresh, dependency_digests=self.compute_digests())
         old = self.run.info
         for name, host in old.hosts.items():
             fresh.hosts.setdefault(name, host)
@@ -97,7 +97,7 @@ class SessionCache:
                 f"arguments of its {self.run.info.command[0]} command"
             )
 
-    def find(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
+    def find_reused(self, nodeids: Sequence[str], states: Mapping[str, BackendState]) -> None:
         """Find the tests of the session that need not run.
 
         Args:
@@ -107,20 +107,20 @@ class SessionCache:
         cells = {nodeid: name for nodeid in nodeids if (name := get_cell_id(nodeid))}
         there = {} if self.run is None else self._recorded(self.run, cells)
         if self.store is not None:
-            self._keys = self.keys(states)
+            self._keys = self.make_keys(states)
             others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
-            there |= self.stored(self._keys, others)
+            there |= self.load_results(self._keys, others)
         self.config.stash[REUSED] = there
 
-    def go_on(self, states: Mapping[str, BackendState]) -> None:
+    def prepare_keys(self, states: Mapping[str, BackendState]) -> None:
         """Prepare to store results, when reused cells are known already.
 
         Args:
-            states: as in :meth:`find`.
+            states: as in :meth:`find_reused`.
         """
-        self._keys = self.keys(states)
+        self._keys = self.make_keys(states)
 
-    def stored(self, keys: CacheKeys, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
+    def load_results(self, keys: CacheKeys, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
         """Load cached results.
 
         Args:
@@ -144,7 +144,7 @@ class SessionCache:
             found[nodeid] = ReusedCell(cell=cell, claim=claim)
         return found
 
-    def ended(self, nodeid: str, cell: Cell, claim: str) -> None:
+    def store_result(self, nodeid: str, cell: Cell, claim: str) -> None:
         """Store the result of a cell, if it may be cached.
 
         Args:
@@ -178,7 +178,7 @@ class SessionCache:
         if self.store is not None and (problem := self.store.flush()):
             self._problem = self._problem or f"{problem}; cells run again the next time"
 
-    def lines(self, recorded: int) -> Iterable[str]:
+    def summarize(self, recorded: int) -> Iterable[str]:
         """Yield summary lines for the terminal.
 
         Args:
@@ -227,7 +227,7 @@ class SessionCache:
         )
 
 
-def conditions(config: pytest.Config) -> Conditions:
+def get_conditions(config: pytest.Config) -> Conditions:
     """Return the settings of a session that can affect records."""
     of_cells = get_cell_settings(config)
     return Conditions(

@@ -18,7 +18,7 @@ import pytest
 
 from harness.pytest_plugin.cached.cached_cells import ALL_TESTS, REUSED, ReusedCell
 from harness.pytest_plugin.cached.session_cache import SessionCache
-from harness.pytest_plugin.hooks import suite_folders
+from harness.pytest_plugin.hooks import list_suite_folders
 from harness.pytest_plugin.items import get_cell_id
 from harness.session.backend_states import VendorStates
 from harness.session.result_cache import platform_facts, source_tree
@@ -103,7 +103,11 @@ def skip_cached_collection(config: pytest.Config, session_cache: SessionCache) -
     """Register the plugin that skips collection of cached cells, unless all must be collected."""
     # Computed before the plugin adds arguments for xdist's workers.
     key = config.stash[_COLLECTION_KEY] = _key(config, session_cache)
-    content = session_cache.store.listing(key) if key and session_cache.store is not None else None
+    content = (
+        session_cache.store.load_collection(key)
+        if key and session_cache.store is not None
+        else None
+    )
     try:
         collection = None if content is None else msgspec.json.decode(content, type=Collection)
     except msgspec.MsgspecError:
@@ -113,7 +117,7 @@ def skip_cached_collection(config: pytest.Config, session_cache: SessionCache) -
     cells = {each: get_cell_id(each) or "" for each in collection.nodeids}
     if not all(cells.values()):
         return
-    reused = session_cache.stored(session_cache.keys(collection.ready.backends), cells)
+    reused = session_cache.load_results(session_cache.make_keys(collection.ready.backends), cells)
     cached = CachedCollection(collection, reused)
     # Restricting needs whole files; a cluster runs the items collected in this process.
     named = any("::" in str(name) for name in config.args)
@@ -132,7 +136,7 @@ def store_collection(
     """Store the collection of this session for later ones."""
     key = config.stash.get(_COLLECTION_KEY, "")
     if key and session_cache.store is not None and not session_cache.sources.changed():
-        session_cache.store.note(key, msgspec.json.encode(collection))
+        session_cache.store.store_collection(key, msgspec.json.encode(collection))
 
 
 def _key(config: pytest.Config, session_cache: SessionCache) -> str:
@@ -141,7 +145,7 @@ def _key(config: pytest.Config, session_cache: SessionCache) -> str:
     if session_cache.store is None or session_cache.run is not None or is_incompatible:
         return ""
     arguments = list(_relevant_arguments(config))
-    start, folders = config.invocation_params.dir, suite_folders(config)
+    start, folders = config.invocation_params.dir, list_suite_folders(config)
     named = [(start / str(name).partition("::")[0]).resolve() for name in config.args]
     if any(text.startswith("@") for text in arguments) or not all(
         any(path.is_relative_to(folder.resolve()) for folder in folders) for path in named

@@ -96,11 +96,11 @@ class ResultStore:
         """Store an entry; in the background if the place is not on this machine."""
         self._put(self._path(_CELLS, entry.key), entry.to_bytes())
 
-    def listing(self, key: str) -> bytes | None:
-        """Return the note that :meth:`note` stored under a key; None without one."""
+    def load_collection(self, key: str) -> bytes | None:
+        """Return the data that :meth:`store_collection` stored under a key; None without one."""
         return next((content for _, content in self._read([self._path(_LISTINGS, key)])), None)
 
-    def note(self, key: str, content: bytes) -> None:
+    def store_collection(self, key: str, content: bytes) -> None:
         """Store data that a session collected."""
         self._put(self._path(_LISTINGS, key), content)
 
@@ -118,7 +118,7 @@ class ResultStore:
             self._pool = None
         return self.problem
 
-    def usage(self) -> Usage:
+    def compute_usage(self) -> Usage:
         """Return the contents of the store.
 
         Raises:

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from harness.errors import UsageError
-from harness.pipeline.explain.node_origin import source_of
+from harness.pipeline.explain.node_origin import find_source
 from harness.tracing.script.tensor_text import ScriptTensors, format_literal
 from harness.vendors.torch import HigherOrderOperator, OpOverload
 
@@ -109,7 +109,7 @@ class ModuleSource:
                 items = returned if isinstance(returned, (tuple, list)) else [returned]
                 yield f"return ({', '.join(self._text(item, names) for item in items)},)"
             elif node.op == "call_function":
-                if (source := source_of(node)) and source != said:
+                if (source := find_source(node)) and source != said:
                     said = source
                     yield f"# {source.rpartition('/')[2]}"[: _WIDTH - 8]
                 names[node] = node.name

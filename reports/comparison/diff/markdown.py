@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports import text
 from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.diff.kinds import ChangeKind
-from reports.comparison.diff.words import headline, kinds_of
+from reports.comparison.diff.words import describe_kinds, headline
 from reports.render.markdown import Bounded, code, more, prose, table
 
 _GROUPS = 20
@@ -60,7 +60,7 @@ def changes_table(changes: list[Change]) -> str:
 
 def _groups(groups: dict[str, list[Change]]) -> str:
     body = [
-        [f"{len(changes):,}", code(name, 200), prose(kinds_of(changes))]
+        [f"{len(changes):,}", code(name, 200), prose(describe_kinds(changes))]
         for name, changes in list(groups.items())[:_GROUPS]
     ]
     return "\n\n".join([table(["Changes", "", "Kinds"], body, ["Changes"]),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reports import text
 from reports.comparison.diff.compare import Change, Diff
 from reports.comparison.diff.kinds import ChangeKind
-from reports.comparison.diff.words import headline, kinds_of
+from reports.comparison.diff.words import describe_kinds, headline
 from reports.console import new_grid, new_table, print_more, print_section, safe_text
 
 if TYPE_CHECKING:
@@ -78,6 +78,6 @@ def _groups(found: Diff, out: Console) -> None:
         grid = new_grid()
         for name, changes in list(groups.items())[:_GROUPS]:
             grid.add_row(safe_text(f"{len(changes):,}"), safe_text(text.line(name, _DETAIL)),
-                         safe_text(kinds_of(changes), "dim"))  # fmt: skip
+                         safe_text(describe_kinds(changes), "dim"))  # fmt: skip
         out.print(grid)
         print_more(out, len(groups) - _GROUPS)

@@ -15,7 +15,7 @@ def headline(found: Diff) -> str:
     return f"{text.count(found.compared, 'cell')} compared: {shown}"
 
 
-def kinds_of(changes: list[Change]) -> str:
+def describe_kinds(changes: list[Change]) -> str:
     """The number of changes by kind, worst first: ``3 newly failing, 1 fixed``."""
     kinds = [change.kind for change in changes]
     return ", ".join(f"{kinds.count(kind):,} {kind.label}" for kind in ChangeKind if kind in kinds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reports import text
 from reports.comparison.diff import Change
 from reports.comparison.diff.markdown import changes_table, environment
-from reports.comparison.diff.words import kinds_of
+from reports.comparison.diff.words import describe_kinds
 from reports.comparison.gate.judge import Colour, Judgement
 from reports.render.markdown import Bounded, code, more, prose, table
 
@@ -43,7 +43,7 @@ def _red(changes: list[Change]) -> str:
     if not changes:
         return ""
     shown = _shown(changes[:_SHOWN])
-    return "\n\n".join([f"### Red: {kinds_of(changes)}", shown])
+    return "\n\n".join([f"### Red: {describe_kinds(changes)}", shown])
 
 
 def _shown(changes: list[Change]) -> str:
@@ -60,7 +60,7 @@ def _table(changes: list[Change]) -> str:
 
 
 def _section(title: str, changes: list[Change]) -> str:
-    return _folded(f"{title}: {kinds_of(changes)}", _table(changes)) if changes else ""
+    return _folded(f"{title}: {describe_kinds(changes)}", _table(changes)) if changes else ""
 
 
 def _waived(judged: Judgement) -> str:

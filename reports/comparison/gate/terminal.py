@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reports import text
 from reports.comparison.diff import Change
 from reports.comparison.diff.terminal import environment
-from reports.comparison.diff.words import kinds_of
+from reports.comparison.diff.words import describe_kinds
 from reports.comparison.gate.judge import Colour, Judgement
 from reports.console import new_grid, new_table, print_more, print_section, safe_text
 
@@ -58,7 +58,7 @@ def _changes(
 ) -> None:
     if not changes:
         return
-    print_section(out, f"{title}: {kinds_of(changes)}")
+    print_section(out, f"{title}: {describe_kinds(changes)}")
     table = new_table("kind", "cell", "change")
     for change in changes[:limit]:
         detail = text.line(change.description, 400)

@@ -135,11 +135,11 @@ def test_the_least_recently_used_entry_is_removed_first(tmp_path: Path) -> None:
         path = tmp_path / "cells" / name[:2] / f"{name}.json"
         os.utime(path, (time.time() - 1000 * (age + 1),) * 2)
     store.find([names[4]])  # the oldest is used
-    size = store.usage().size
+    size = store.compute_usage().size
     gone = store.prune(max_size=size * 2 / 5)
     assert gone.cells == 3
     assert set(store.find(names)) == {names[0], names[4]}
     assert store.prune(max_age=500).cells == 0
-    assert store.usage().cells == 2
+    assert store.compute_usage().cells == 2
     assert store.prune(max_size=0).cells == 2
-    assert store.usage().oldest is None
+    assert store.compute_usage().oldest is None
