@@ -28,7 +28,6 @@ from harness.record.cell import Cell
 from harness.record.target import Target
 from harness.tracing.divergence import trace_cell
 from harness.tracing.trace_result import add_trace
-from harness.workers.memory import MemoryMeter
 
 
 def check(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.workers.memory import MemoryMeter
 from harness.pipeline.saving.cell_folder import CellFolder
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
 from harness.record.cell import Cell
+from harness.workers.memory import MemoryMeter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from harness.pipeline.cell_run import CellEnding, CellRun
 from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.record.cell import Cell, Status
 from harness.record.target import Target
-from harness.workers.memory import MemoryMeter
 
 _DEFAULTS = CellOptions()
 

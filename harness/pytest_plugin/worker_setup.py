@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.workers.memory import GIB, limit_allocations
 from harness.pytest_plugin.cached.cached_cells import get_reused_cells
 from harness.pytest_plugin.cached.changed_since import CHANGED, CHANGED_INPUT
 from harness.pytest_plugin.cached.uncollected import CACHED_COLLECTION, FILES_INPUT
 from harness.pytest_plugin.items import AVAILABLE_MEMORY, FOLDER_INPUT, MEMORY_INPUT, CellItem
+from harness.workers.memory import GIB, limit_allocations
 
 
 class WorkerSetup:
