@@ -139,12 +139,6 @@ class ValueFlow:
             bool(self.writers.get(self.observed[node].memory)) if node in self.observed else False
         )
 
-    def is_overwritten(self, node: Node) -> bool:
-        """Whether the value of a node has changed by the end of the call."""
-        order = {each: place for place, each in enumerate(self.nodes)}
-        writers = self.writers.get(self.observed[node].memory, ())
-        return any(order[writer] > order[node] for writer in writers)
-
     def is_alias(self, node: Node, other: Node) -> bool:
         """Whether two values share memory."""
         memory = self.observed[node].memory

@@ -96,8 +96,3 @@ def can_index_copy(tensor: CallTensor) -> bool:
         size == 1 or got == want
         for size, got, want in zip(sizes, strides, row_major(sizes), strict=True)
     )
-
-
-def size_in_bytes(tensor: CallTensor) -> int:
-    """Return the number of bytes that the runtime allocates for the tensor."""
-    return math.prod(tensor.sizes) * WIDTHS.get(tensor.dtype, 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from executorch.exir import ExecutorchBackendConfig
 
-from harness.extras.fuzzing.judges import make_pass_judge, make_plan_judge
 from harness.extras.fuzzing.search import Judge, find_wrong_program
 from harness.extras.fuzzing.tests import planted
+from harness.extras.fuzzing.tests.pass_judges import make_pass_judge, make_plan_judge
 from harness.model.recipe import KnownPass
 from harness.pipeline import speed
 
