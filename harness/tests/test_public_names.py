@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 USERS = [
     "Built", "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
     "CellOptions", "ConformError", "Delegation", "Exporter", "Found", "InputError", "Inputs",
-    "KnownIssue", "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty", "ProgramError",
-    "Reference", "Run", "Severity", "SharedCaseWork", "StageFailure", "Status", "Target",
-    "Tester", "TracedNode", "UnsupportedProgram", "UsageError", "Verdict", "arguments", "check",
-    "check_backend", "compute_reference", "execute", "is_installed_within", "registry",
-    "run_cell", "trace", "with_divergence",
+    "KnownIssue", "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty",
+    "ProgramError", "Reference", "Run", "Severity", "SharedCaseWork", "StageFailure", "Status",
+    "Target", "Tester", "TracedNode", "UnsupportedProgram", "UsageError", "Verdict",
+    "arguments", "check", "check_backend", "compute_reference", "execute",
+    "is_installed_within", "registry", "run_cell", "trace", "with_divergence",
 ]  # fmt: skip
 AUTHORS = [
     "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "CanEmulate",
