@@ -35,7 +35,7 @@ def lowered(target: str) -> Delegation:
         ("tosa:fp", "aten.gather.default: index dtype torch.int64 not supported; expected int32."),
     ],
 )
-def test_a_left_over_node_has_its_reason(target: str, reason: str) -> None:
+def test_a_fallback_node_has_its_reason(target: str, reason: str) -> None:
     taken = lowered(target)
     assert taken.undelegated_ops["aten.gather.default"] == 1
     assert taken.reasons["aten.gather.default"] == {reason: 1}

@@ -117,7 +117,7 @@ def test_an_error_is_one_line_that_names_the_file(tmp_path: Path) -> None:
         assert str(tmp_path) in result.stderr or "--random" in arguments
 
 
-def test_an_unknown_delegate_is_inspected_all_the_same(tmp_path: Path) -> None:
+def test_an_unknown_delegate_is_inspected_too(tmp_path: Path) -> None:
     path = tmp_path / "unknown.pte"
     path.write_bytes(emitted("mlx:fp32").replace(b"MLXBackend", b"NoBackends"))
     result = conform("show", path)

@@ -25,7 +25,7 @@ def test_an_error_is_one_line_with_its_announced_list(message: str, line: str) -
     assert describe(ValueError(message)) == line
 
 
-def test_the_innermost_cause_counts_unless_one_of_ours_speaks() -> None:
+def test_the_innermost_cause_is_shown_unless_one_is_an_error_of_this_project() -> None:
     ours, wrapper = ConformError("as we say it"), RuntimeError("a pass failed")
     ours.__cause__, wrapper.__cause__ = KeyError("inner"), ours
     assert describe(wrapper) == "ConformError: as we say it"

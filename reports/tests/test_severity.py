@@ -267,7 +267,7 @@ def test_mismatches_excused_by_severity_are_listed() -> None:
     ]
 
 
-def test_quality_that_is_lost_besides_is_judged_on_its_own() -> None:
+def test_a_loss_of_quality_beside_a_failure_is_judged_separately() -> None:
     def quality(run: Any, value: float) -> Any:
         for each in run.cells:
             each.numerics = [

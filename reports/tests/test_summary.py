@@ -256,7 +256,7 @@ def test_stages_and_overhead_add_up_to_the_total(tmp_path: Path) -> None:
     assert tables.frame(write(tmp_path / "r", [item]))["overhead"].tolist() == [1.0]
 
 
-def test_the_headline_does_not_read_its_own_prose() -> None:
+def test_the_headline_is_not_derived_from_text() -> None:
     judged = RunVerdict(VerdictKind.FAILED, "red", ["incomplete: is a word of a problem"])
     assert judged.headline == "FAILED"
     assert RunVerdict(VerdictKind.FAILED, "red", [], incomplete=True).headline.endswith(

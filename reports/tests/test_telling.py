@@ -51,7 +51,7 @@ def test_vacuous_is_a_separate_outcome() -> None:
     assert not CellOutcome.VACUOUS.is_red
 
 
-def test_it_is_rated_and_not_passed(tmp_path: Path) -> None:
+def test_a_vacuous_pass_counts_in_the_rate_but_not_as_passed(tmp_path: Path) -> None:
     run = write(tmp_path / "r", [cell("a"), vacuous_cell("b"), vacuous_cell("c")])
     total = RunSummary.from_run(run).overall
     assert (total.cells, total.rated, total.passed, total.conclusive) == (3, 3, 1, 1)
@@ -118,7 +118,7 @@ def test_exports_have_a_column(tmp_path: Path) -> None:
     assert "vacuous pass: zeros by design" in xml
 
 
-def test_a_target_that_tells_nothing_has_no_verdict(tmp_path: Path) -> None:
+def test_a_target_with_only_vacuous_passes_has_no_verdict(tmp_path: Path) -> None:
     cells = [cell("a"), cell("b"), vacuous_cell("c", "tosa:fp"), vacuous_cell("d", "tosa:fp")]
     run = write(tmp_path / "r", cells)
     judged = judge(run, run, parse(""), today=TODAY)

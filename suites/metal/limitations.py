@@ -1,7 +1,7 @@
-"""Limitations of the suites for Metal alone: what the release's runtime makes of the calls.
+"""Limitations of the suites for Metal: mostly calls that the release's runtime gets wrong.
 
-An error begins with the function and the rule that it breaks; ``backends/metal/contract`` has
-them all. Everything here is red on a device, too, or computes something else there.
+An error begins with the runtime function and names the rule of ``backends/metal/contract`` that the
+call breaks. On a device these cases fail too, or give wrong results.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MATMUL = [
         "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/kernel/mm.py",
         "list index out of range",
     ),
-    # In float32 Inductor adds the bias in a kernel of its own here.
+    # In float32 Inductor adds the bias here in a separate kernel.
     Limitation(
         target="metal:bf16",
         case="addmm/two_shapes_of_bias",

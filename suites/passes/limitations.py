@@ -1,4 +1,4 @@
-"""Limitations of passes: properties of programs that they do not keep."""
+"""Limitations of passes: properties of a program that a pass does not preserve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limitations with the cases of this package."""
+"""Limitations of the quick suite."""
 
 from __future__ import annotations
 

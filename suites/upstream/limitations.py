@@ -208,7 +208,7 @@ _METAL = [
         target="metal:*",
         case=_of("mean", "output_dtype_1 output_dtype_2"),
         reason="The program requests the mean in float64, which Metal does not have. "
-        "MetalPartitioner delegates the node all the same, and Inductor's MPS code raises "
+        "MetalPartitioner delegates the node anyway, and Inductor's MPS code raises "
         "KeyError for the dtype. Workaround: request float32.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codegen/mps.py",
         stage="lower",

@@ -102,7 +102,7 @@ def test_each_requirement_can_fail(
     assert any(problem in one for one in found), found
 
 
-def test_a_module_that_was_not_quantized_is_found_out() -> None:
+def test_a_module_that_was_not_quantized_is_detected() -> None:
     made: MlxWeightFormat = mxfp8
     wanted: Counter[str] = Counter()
     assert list(find_problems([graph("mxfp8")], made, wanted)) == [

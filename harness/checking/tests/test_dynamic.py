@@ -49,7 +49,7 @@ def shapes_of(given: CallInputs) -> list[tuple[int, ...]]:
     return [tuple(tensor.shape) for tensor in (*args, *kwargs.values())]
 
 
-def test_all_that_can_vary_is_found_and_run_at_the_ends_and_in_mixtures() -> None:
+def test_all_dynamic_sizes_are_found_and_run_at_their_ends_and_mixed() -> None:
     plan = planned("auto")
     assert plan.notes == [
         "x:0 varies, 2 to 8; tested at 4, 2, 8",

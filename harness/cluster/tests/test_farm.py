@@ -141,7 +141,7 @@ def test_twenty_kills_in_a_run_of_500_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_worker_that_is_cut_off_is_lost_and_its_late_words_count_for_nothing(
+def test_a_disconnected_worker_is_lost_and_its_late_events_are_ignored(
     tmp_path: Path,
 ) -> None:
     """A stopped process neither answers nor closes connections, as behind a failed network."""
@@ -208,7 +208,7 @@ def test_a_worker_with_a_full_disk_fails_no_cell(
 
 
 @pytest.mark.nightly
-def test_a_scheduler_that_ends_leaves_a_run_that_reads(tmp_path: Path) -> None:
+def test_a_run_is_readable_after_its_scheduler_ends(tmp_path: Path) -> None:
     # Each is run a dozen times: eager, for its reference, and for the noise of that.
     write_suite(tmp_path, plain=0, slow=20, seconds=0.02)
     with local_farm(tmp_path, 1) as (address, pid):

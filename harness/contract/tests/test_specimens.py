@@ -89,7 +89,7 @@ class Late(Narrow):
             raise StageFailure("lower", error) from error
 
 
-def test_a_size_that_an_earlier_stage_is_to_blame_for_stays_with_that_stage() -> None:
+def test_a_size_refused_in_lowering_is_attributed_to_lowering() -> None:
     (rows,) = (one for one in DYNAMIC_SPECIMENS if one.case.name == "specimen/dynamic_rows")
     cell = run_cell(rows.case, "null:eager", backend=Late())
     assert (cell.stage, cell.refused_call) == ("lower", 2)
@@ -153,7 +153,7 @@ def _write_mask(graph: GraphModule) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_the_author_of_a_quantizer_meets_its_faults(change: Change, found: set[str]) -> None:
+def test_faults_of_a_quantizer_are_reported_to_its_author(change: Change, found: set[str]) -> None:
     right = [one for one in BEFORE_LOWERING_SPECIMENS if one.expected is Expected.CONFORMS]
     with pytest.raises(AssertionError) as wrong:
         check_backend(Quantizing(change), specimens=right)

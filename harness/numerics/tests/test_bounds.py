@@ -390,7 +390,7 @@ def test_the_nearest_element_may_be_on_either_side(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
-def test_a_grid_errs_where_it_reads_not_how_far(mode: str) -> None:
+def test_an_error_of_the_grid_has_a_small_bound(mode: str) -> None:
     x = torch.randn(2, 3, 8, 8)
     grid = torch.rand(2, 5, 5, 2) * 2 - 1
     found = reference(lambda x, g: F.grid_sample(x, g, mode=mode, align_corners=False), x, grid)

@@ -105,7 +105,7 @@ def test_how_far_a_linear_operation_is_off_needs_few_digits(
     torch.testing.assert_close(shared.bound, apart.bound, rtol=1e-5, atol=0)
 
 
-def test_a_copy_that_somebody_holds_keeps_its_memory() -> None:
+def test_a_copy_still_in_use_keeps_its_memory() -> None:
     result = torch.randn(3, 4)
     exact = shared_sums.TensorSnapshot.from_tensor(result)
     known = shared_sums.SharedSum(torch.mm, [], exact=exact)
@@ -228,7 +228,9 @@ def test_a_wrong_weight_of_large_attention_shows(monkeypatch: pytest.MonkeyPatch
     assert not compare([[attend(query, swapped, value)]], found).passed
 
 
-def test_a_row_that_sees_no_key_is_left_to_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_with_a_row_without_keys_is_not_computed_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, inputs = make_attention("masked")
     mask = torch.zeros(6, 6).masked_fill(torch.eye(6, dtype=torch.bool).any(0), -torch.inf)
     assert attention.find_large(*inputs) is None

@@ -78,7 +78,7 @@ def test_constants_of_metal_are_counted_without_its_code() -> None:
     assert cell.program_bytes > 2 * cell.constant_bytes
 
 
-def test_one_place_under_two_names_is_one_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_buffer_with_two_names_is_one_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     tester = Tester(tied(), "xnnpack:fp32")
     lower(tester)
     program, backend = tester.serialized.program, registry.backend("xnnpack")

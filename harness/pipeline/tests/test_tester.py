@@ -217,7 +217,7 @@ def test_inputs_that_do_not_fit_the_module_are_a_failed_cell() -> None:
     assert "\n" not in str(cell.error)
 
 
-def test_a_given_backend_brings_its_own_recipes() -> None:
+def test_a_given_backend_has_its_own_recipes() -> None:
     backend = Null()
     backend.recipes = {"other": backend.recipes["eager"]}
     cell = run_cell(MLP, "null:other", backend=backend)

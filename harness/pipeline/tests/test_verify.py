@@ -31,7 +31,7 @@ def run(*tags: str, **hooks: Any) -> Cell:
     return run_cell(case, NULL, recipe=recipe)
 
 
-def test_a_reason_fails_the_cell_at_lower_before_it_runs() -> None:
+def test_a_failed_verification_ends_the_cell_at_lower() -> None:
     cell = run(verify=lambda lowered: f"{len(lowered.data) > 0}: the program is another one")
     assert (cell.status.value, cell.stage, cell.runtime) == ("failed", "lower", "none")
     assert cell.error == "True: the program is another one"

@@ -204,7 +204,7 @@ def test_a_full_disk_keeps_records_already_written(tmp_path: Path) -> None:
     assert [cell.id for cell in load(tmp_path / "run").cells] == ["a@x:y"]
 
 
-def test_a_line_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_removed(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path\n"
         "from harness.record.folder import RunWriter; from harness.record.run import RunInfo\n"

@@ -20,7 +20,7 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_files_that_git_does_not_know_are_no_changes(checkout: Path) -> None:
+def test_untracked_files_are_no_changes(checkout: Path) -> None:
     (checkout / "notes.txt").write_text("buy milk\n")
     found = read_environment(checkout)
     assert found.git_dirty is False

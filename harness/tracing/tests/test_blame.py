@@ -89,7 +89,7 @@ def test_a_green_cell(given: Callable[..., None]) -> None:
     assert blame_passes(CASE, TARGET).with_none is None
 
 
-def test_no_pass_is_to_blame(given: Callable[..., None]) -> None:
+def test_no_pass_causes_the_error(given: Callable[..., None]) -> None:
     given(HarmlessPass)
     fails = Case("fails", lambda: (torch.nn.Linear(3, 2), (torch.randn(4),)))
     found = blame_passes(fails, TARGET)

@@ -133,7 +133,7 @@ def test_a_search_that_times_out_reports_that_the_node_may_not_be_the_first() ->
     assert ended.first.node == "tanh"
 
 
-def test_an_unlucky_delegation_is_no_divergence() -> None:
+def test_a_failed_delegation_requirement_is_not_traced() -> None:
     """A requirement is not met; no value is wrong."""
     recipe = replace(WRONG, require_delegation=True)
     cell = wrong(recipe)

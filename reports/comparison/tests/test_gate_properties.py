@@ -110,7 +110,7 @@ def test_no_change_of_its_records_makes_a_red_run_green(
 
 @given(old=sides, new=sides, more=again, data=st.data())
 @settings(max_examples=40, deadline=None)
-def test_the_order_of_records_changes_nothing(
+def test_the_order_of_records_has_no_effect(
     old: dict[str, str], new: dict[str, str], more: list[tuple[str, str]], data: st.DataObject
 ) -> None:
     before, after = side(old), side(new)

@@ -328,7 +328,7 @@ def test_results_of_earlier_runs_count_as_the_policy_states(
     assert judge(old, new, parse(policy), today=TODAY).exit_code != GREEN
 
 
-def test_an_age_that_lets_nothing_count_is_a_mistake() -> None:
+def test_an_age_limit_of_zero_is_an_error() -> None:
     with pytest.raises(UsageError, match="max_age_days must be above 0"):
         parse("[cached]\nmax_age_days = 0")
     with pytest.raises(UsageError, match="max_age_days"):

@@ -105,7 +105,7 @@ def test_several_steps_and_a_spike_are_distinguished() -> None:
     gone=st.sets(st.integers(0, 39), max_size=12),
     scale=st.sampled_from([1e-6, 1.0, 1e9]),
 )
-def test_gaps_move_nothing_and_the_unit_does_not_matter(
+def test_missing_runs_and_units_do_not_move_a_step(
     at: int, size: float, gone: set[int], scale: float
 ) -> None:
     values = (7 + step(at, size, 40)) * scale

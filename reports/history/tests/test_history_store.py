@@ -134,7 +134,7 @@ def test_a_copy_that_vanishes_is_replaced_by_the_run(tmp_path: Path) -> None:
         past.metric("delegates")
 
 
-def test_a_full_disk_costs_the_copy_and_not_the_history(
+def test_with_a_full_disk_the_history_is_read_without_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     night(tmp_path, 0, [cell("a")])
@@ -267,7 +267,7 @@ def test_a_merged_run_is_its_parts(tmp_path: Path) -> None:
     assert past.problems == ["both (linux) is also in the folder as linux-1; it counts once"]
 
 
-def test_a_missing_cell_is_of_the_part_that_did_not_end(tmp_path: Path) -> None:
+def test_a_missing_cell_belongs_to_the_incomplete_part(tmp_path: Path) -> None:
     parts = [
         MergedPart(name="one", started=START.isoformat(), complete=True, targets=["tosa:fp"]),
         MergedPart(name="two", started=START.isoformat(), targets=["tosa:fp"]),

@@ -66,7 +66,7 @@ def test_a_quantized_cell_shows_the_distance_to_the_float_model_as_well(tmp_path
     assert "float model" not in shown(tmp_path / "float", [cell("net", "tosa:fp")])
 
 
-def test_left_over_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
+def test_fallback_nodes_are_grouped_by_reason(tmp_path: Path) -> None:
     text = " ".join(shown(tmp_path / "r", [cell("net", delegation=LEFT)]).split())
     assert "xnnpack:fp32 6 nodes" in text
     assert "no kernel: aten.cumsum.default ×2, aten.sort.default ×2" in text

@@ -102,7 +102,7 @@ def test_html_stays_small_even_when_everything_fails_at_length(tmp_path: Path) -
     assert len(html.render(large(tmp_path / "usual", cases=200)).encode()) < 2_000_000
 
 
-def test_a_frequent_cause_opens_folded_and_a_rare_one_does_not(tmp_path: Path) -> None:
+def test_frequent_causes_are_folded_and_rare_ones_open(tmp_path: Path) -> None:
     many = [
         cell(f"op{n}", status=Status.FAILED, stage="run", error=f"no kernel {n}") for n in range(24)
     ]

@@ -75,7 +75,7 @@ def test_an_empty_run_is_rendered_as_empty(tmp_path: Path, render: Render) -> No
 
 
 @pytest.mark.parametrize("render", RENDERERS)
-def test_nothing_passed_does_not_read_as_passed(tmp_path: Path, render: Render) -> None:
+def test_a_run_without_passes_is_not_shown_as_passed(tmp_path: Path, render: Render) -> None:
     away = cell(status=Status.UNAVAILABLE, runtime="none", numerics=[], delegation=Delegation())
     backends = {"xnnpack": BackendState(available=False, reason="not built in")}
     shown = render(write(tmp_path / "r", [away], backends=backends))

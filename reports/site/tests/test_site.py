@@ -90,7 +90,7 @@ def test_every_run_counts_each_outcome_separately_and_every_cell_once(tmp_path: 
         assert said == {row.id: LETTERS[row.outcome] for row in RunSummary.from_run(run).rows}
 
 
-def test_details_are_there_for_all_cells_of_new_runs_and_for_red_cells_of_old_ones(
+def test_all_cells_of_new_runs_and_red_cells_of_old_runs_have_details(
     tmp_path: Path,
 ) -> None:
     folder = store(tmp_path / "runs", nights=3, cases=12)

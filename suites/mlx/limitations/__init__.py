@@ -1,4 +1,4 @@
-"""Limitations of the suites for MLX alone, by where their cause lies."""
+"""Limitations of the suites for MLX, by the component with the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limitations where one operator becomes instructions: dtypes, literals, sizes.
+"""Limitations of MLX's handlers, which turn one operator into instructions.
 
 The handlers are in ``backends/mlx/ops.py`` of executorch.
 """

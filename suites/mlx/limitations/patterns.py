@@ -1,4 +1,4 @@
-"""Limitations in what the lowering recognises, and in upstream's own operators."""
+"""Limitations of MLX's patterns, which fuse several nodes, and of its own operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limitations of the models suite, by where their cause lies."""
+"""Limitations of the models suite, by the component with the cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limitations of what all backends share: exir, its planning of memory, the runtime."""
+"""Limitations of the parts that all backends share: exir, its memory planning, the runtime."""
 
 from __future__ import annotations
 

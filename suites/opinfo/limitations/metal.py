@@ -25,7 +25,7 @@ METAL: list[Limitation] = [
                  sample_globs("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
                      "softmin-with_dtype 1 2 3")),
         reason="The program requests float64, which Metal does not have. MetalPartitioner "
-        "delegates the node all the same, and Inductor's MPS code raises KeyError for the dtype. "
+        "delegates the node anyway, and Inductor's MPS code raises KeyError for the dtype. "
         "Workaround: request float32.",
     ),
     ops_limitation(

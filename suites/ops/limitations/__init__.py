@@ -1,4 +1,4 @@
-"""Limitations of the operator suite, by where their cause lies."""
+"""Limitations of the operator suite, by the component with the cause."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Limitations in the Metal backend: its lowering, its runtime, and Inductor's code for MPS.
 
-What ends with ``[refusal]``, ``[missing]`` or ``[defect]`` broke a rule of the runtime's contract
-(backends/metal/contract), which names the source that it was read from.
+An error that ends with ``[refusal]``, ``[missing]`` or ``[defect]`` breaks a rule of the runtime's
+contract (backends/metal/contract), which names its source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MISSING = (
 
 
 def _near_zero(target: str, case: str, reason: str, seed: int | None = None) -> Limitation:
-    """A decomposition that cancels."""
+    """Make the limitation of a decomposition that cancels near zero."""
     return Limitation(
         target=target,
         case=case,

@@ -122,7 +122,7 @@ RELEASES: list[Limitation] = [
         case="sum/out_dtype|any/fp32_keepdim",
         reason="validate_same_dtype (backends/arm/operators/operator_validation_utils.py) "
         "requires a result of the input's dtype, and no pass inserts a cast. The partitioner "
-        "delegates the node all the same.",
+        "delegates the node anyway.",
         link=_SOURCE + "v1.4.1/backends/arm/operators/operator_validation_utils.py",
         stage="lower",
         error="Expected all tensors to have dtype",

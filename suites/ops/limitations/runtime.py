@@ -1,7 +1,6 @@
 """Limitations in the ExecuTorch export flow, runtime and portable kernels.
 
-Operators that a backend leaves to the runtime run on the same kernels there, so an entry names
-every target that it shows on.
+Fallback nodes of every backend run on the same kernels, so an entry names all affected targets.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ TOSA_FP: list[Limitation] = [
         stage="lower",
         error="Unsupported dtype torch.int32 for PAD",
     ),
-    # Conversions that nobody inserts.
+    # Conversions that no pass inserts.
     Limitation(
         target="tosa:fp",
         case="logical_and/fp32",
@@ -214,7 +214,7 @@ TOSA_FP: list[Limitation] = [
         error=_EXCEEDS,
         outcome=Status.MISMATCH,
     ),
-    # The ends of the range.
+    # Infinities and other special values.
     Limitation(
         target="tosa:fp",
         case="_log_softmax/large_logits",

@@ -165,7 +165,7 @@ TOSA_INT: list[Limitation] = [
         stage="quantize",
         error="looks infinite",
     ),
-    # What runs around the delegates.
+    # Fallback nodes around the delegates.
     Limitation(
         target="tosa:int",
         case="_to_copy/fp32_to_fp16_overflows",

@@ -43,7 +43,7 @@ XNNPACK: list[Limitation] = [
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
     ),
-    # Microkernels, which XNNPACK chooses by what the processor has
+    # Microkernels, which XNNPACK chooses by the processor's extensions
     Limitation(
         target=_TARGET,
         case="maximum/nan_wins",

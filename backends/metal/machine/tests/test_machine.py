@@ -136,7 +136,7 @@ def test_constants_keep_values_written_to_them() -> None:
     assert torch.equal(before, SIX)
 
 
-def test_two_outputs_are_handed_out_of_one_kernel() -> None:
+def test_one_kernel_returns_two_outputs() -> None:
     call = """
     AtenTensorHandle buf0_handle;
     AtenTensorHandle buf1_handle;

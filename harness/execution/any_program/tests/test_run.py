@@ -105,7 +105,7 @@ def test_the_runtimes_log_is_in_the_message() -> None:
 
 
 @pytest.mark.nightly
-def test_a_program_that_ends_its_process_costs_a_line() -> None:
+def test_a_program_that_ends_its_process_is_one_line() -> None:
     program = renamed(emitted("mlx:fp32"), "QnnBackend")  # which crashes on bytes of others
     with pytest.raises(ProgramError, match=r"was ended by|error: 0x") as caught:
         harness.execute(program, [(torch.randn(3, 8),)])

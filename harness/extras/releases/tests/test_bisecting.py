@@ -72,6 +72,6 @@ def test_equal_releases_are_reported_as_equal(tmp_path: Path, ran: list[str]) ->
         bisect.bisect(CELL, [Release("1.0.0"), Release("1.3.0")], tmp_path, on_progress=quiet)
 
 
-def test_an_end_that_leaves_no_record_cannot_be_bisected(tmp_path: Path, ran: list[str]) -> None:
+def test_a_run_without_a_record_cannot_be_bisected(tmp_path: Path, ran: list[str]) -> None:
     with pytest.raises(ReleaseError, match=r"left no record with 1\.4\.0"):
         bisect.bisect(CELL, [Release("1.4.0"), Release("1.8.0")], tmp_path, on_progress=quiet)

@@ -37,7 +37,7 @@ def asked(interpreter: Path) -> list[str]:
 
 
 @pytest.mark.nightly
-def test_the_release_alone_is_another(tmp_path: Path) -> None:
+def test_an_environment_differs_only_in_the_release(tmp_path: Path) -> None:
     release = parse_release(str(wheel(tmp_path, "9.0.0")))
     said: list[str] = []
     interpreter = environment.ensure_interpreter(release, said.append)
@@ -66,7 +66,7 @@ def importlib_version() -> str:
 
 
 @pytest.mark.nightly
-def test_another_wheel_of_one_version_is_another_environment(tmp_path: Path) -> None:
+def test_another_wheel_of_the_same_version_is_another_environment(tmp_path: Path) -> None:
     first = environment.ensure_interpreter(
         parse_release(str(wheel(tmp_path, "9.0.0"))), lambda said: None
     )

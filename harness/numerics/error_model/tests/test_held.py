@@ -38,7 +38,7 @@ def test_a_held_value_is_not_moved_over_a_jump(name: str) -> None:
     assert largest_bound(EXACT[name], 1 + torch.rand(8)) < 1e-4
 
 
-def test_a_formula_that_targets_have_another_for_errs_as_a_whole() -> None:
+def test_a_formula_that_targets_replace_errs_as_a_whole() -> None:
     """A cast of the mean is exact, but targets fold it into a scale and a shift, whose rounding
     dominates where input and mean cancel."""
     norm = torch.nn.BatchNorm1d(2, affine=False).eval()

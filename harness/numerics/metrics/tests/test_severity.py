@@ -130,7 +130,7 @@ def test_planted_errors(name: str, expected: Severity) -> None:
     assert classify(plant_error(name), REFERENCE, bound=1e-7) is expected
 
 
-def test_a_tiny_value_that_is_lost_among_others_is_negligible() -> None:
+def test_a_wrong_tiny_value_among_large_ones_is_negligible() -> None:
     """sinh(8.9e-16) that returns 0, and a cell state that is off by 2.8e-12."""
     arguments = torch.linspace(-3, 3, 64, dtype=torch.float64)
     arguments[7] = 8.9e-16

@@ -72,7 +72,7 @@ RANDOM = torch.rand(100, generator=GENERATOR, dtype=torch.float64)
         (torch.ones(1), 2.0, VacuousCause.WIDE, 1, 0.0),
     ],
 )
-def test_why_an_output_is_no_evidence(
+def test_reasons_of_a_vacuous_pass(
     values: torch.Tensor, bound: float, cause: VacuousCause, alike: int, constant: float | None
 ) -> None:
     share, why = judge(values, bound)

@@ -158,7 +158,7 @@ def test_a_case_s_own_call_that_is_refused_is_named() -> None:
     assert "refuses x:0 = 20 (declared: 4 and more; exported with 4)" in cell.error
 
 
-def test_a_failure_at_the_example_s_sizes_is_not_the_size_s() -> None:
+def test_a_failure_at_the_example_sizes_is_not_blamed_on_sizes() -> None:
     cell = run_cell(case(_Unsafe(), Dim("rows", min=2, max=9)), "portable:fp32")
     assert (cell.status, cell.stage) == (Status.FAILED, "run")
     assert [one.sizes for one in cell.dynamic_dimensions] == [[4, 2, 9]]

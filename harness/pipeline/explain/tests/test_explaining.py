@@ -89,13 +89,13 @@ def test_faulthandler_writes_the_innermost_frame_first(model: ModuleType) -> Non
     assert frame.endswith(LINE)
 
 
-def test_a_circle_of_causes_ends() -> None:
+def test_cyclic_causes_end() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__cause__, second.__cause__ = second, first
     assert find_model_frame(first) is None
 
 
-def test_partitioners_are_heard_while_a_program_is_lowered_and_no_longer() -> None:
+def test_log_messages_of_partitioners_are_captured_only_while_lowering() -> None:
     graph = torch.fx.Graph()
     refused, ignored, kept = (
         graph.call_function(torch.add, name=name) for name in ("refused", "ignored", "kept")

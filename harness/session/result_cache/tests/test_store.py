@@ -122,7 +122,7 @@ def test_a_store_that_cannot_be_written_is_reported_once_and_is_no_error(tmp_pat
     assert "cannot write results" in store.flush()
 
 
-def test_a_place_that_nothing_reaches_is_misuse() -> None:
+def test_a_store_with_an_unknown_protocol_is_misuse() -> None:
     with pytest.raises(UsageError, match="--result-cache nosuch://bucket"):
         ResultStore("nosuch://bucket/results")
 
