@@ -62,11 +62,11 @@ PROGRAMS: list[Limitation] = [
     Limitation(
         target=_ALL,
         case="copy/before_is_output|copy/from_other|copy/exchanged",
-        reason="RemoveNoOpsPass (backends/mlx/passes.py) removes the copy of a buffer, so the "
-        "buffer itself becomes an output or the new value of another buffer. The partitioner "
-        "tags it for the delegate, and _get_node_list_with_same_tag "
+        reason="A buffer is itself an output of the graph, or the new value of another buffer, "
+        "because RemoveNoOpsPass (backends/mlx/passes.py) removed its copy or export made none. "
+        "The partitioner tags it for the delegate, and _get_node_list_with_same_tag "
         "(exir/backend/backend_api.py) refuses users outside the delegate. Workaround: lower "
-        "without `RemoveNoOpsPass`.",
+        "without `RemoveNoOpsPass` if the buffer is an output.",
         link=_SOURCE + "exir/backend/backend_api.py",
         stage="lower",
         error="is tagged with",

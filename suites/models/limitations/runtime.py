@@ -24,8 +24,7 @@ RUNTIME: list[Limitation] = [
         reason="The relative-position shift, view(1, heads, -1, length) and a view back, has "
         "sizes that are quotients of symbols, which bound_sympy cannot bound. eval_upper_bound "
         "(sym_util.py) then takes the size of the example as the maximum and memory is planned "
-        "for it, so et_view (node aten_view_copy_default_26) fails for anything longer. "
-        "Workaround: export with the longest example.",
+        "for it, so et_view (node aten_view_copy_default_26) fails for anything longer.",
         link=f"{_EXIR}sym_util.py",
         stage="run",
         error="method->execute() failed with error 0x1",

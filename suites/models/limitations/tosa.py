@@ -28,8 +28,7 @@ TOSA: list[Limitation] = [
         reason="The result of torch.empty is an input of the delegate that aten.copy overwrites. "
         "RemoveNoopPass replaces the copy with its source, so the input has no user and "
         "TOSABackend._preprocess_module (arm/tosa/backend.py) omits it, but the program still "
-        "passes the argument. Workaround: build the tensor with `torch.cat` or `torch.where` "
-        "instead of copying into `torch.empty`.",
+        "passes the argument.",
         link=f"{_BACKENDS}arm/tosa/backend.py",
         stage="run",
         error="TOSA graph has 6 inputs and 5 outputs, the program passes 12 arguments",
