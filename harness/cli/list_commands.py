@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from collections import Counter
@@ -135,44 +136,20 @@ def listing() -> None:
     """List cases, tags, operators, targets, suites, backends or limitations; default: cases."""
 
 
-listing.add_command(backends)
-listing.add_command(limitations)
-_CASE_OPTIONS = (
-    SUITE_FOLDER,
-    click.option(
-        "--case", default="*", metavar="GLOB", help="Show these names; separate globs with |."
-    ),
-    click.option(
-        "--op", default="*", metavar="GLOB", help="Show these operators; separate globs with |."
-    ),
-    click.option("--tag", multiple=True, help="Show cases with this tag; repeatable."),
-    click.option(
-        "--targets", metavar="LIST", help=f"Show cases on these targets: {TARGET_LIST_HELP}."
-    ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+@listing.command()
+@SUITE_FOLDER
+@click.option(
+    "--case", default="*", metavar="GLOB", help="Show these names; separate globs with |."
 )
-
-
-def _add_subject(what: str, help_text: str) -> None:
-    def command(**options: Any) -> None:
-        _print_cases(what, **options)
-
-    for option in reversed(_CASE_OPTIONS):
-        command = option(command)
-    listing.command(what, help=help_text)(command)
-
-
-_add_subject(
-    "cases",
-    "List cases: name, operator, suite, tags and targets; nightly targets are in brackets.\n\n"
-    "The name of a cell is CASE@TARGET.",
+@click.option(
+    "--op", default="*", metavar="GLOB", help="Show these operators; globs as for --case."
 )
-for _what in ("tags", "operators", "targets", "suites"):
-    _add_subject(_what, f"List {_what}, each with its number of cases.")
-
-
-def _print_cases(
-    what: str,
+@click.option("--tag", multiple=True, help="Show cases with this tag; repeatable.")
+@click.option("--targets", metavar="LIST", help=f"Show cases on these targets: {TARGET_LIST_HELP}.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def cases(
+    context: click.Context,
     suites: Path,
     case: str,
     op: str,
@@ -180,6 +157,11 @@ def _print_cases(
     targets: str | None,
     as_json: bool,
 ) -> None:
+    """List cases: name, operator, suite, tags and targets; nightly targets are in brackets.
+
+    The name of a cell is CASE@TARGET.
+    """
+    what = context.info_name or "cases"
     silence_vendors()
     from dataclasses import asdict
 
@@ -207,6 +189,14 @@ def _print_cases(
     if not rows:
         click.echo("conform: nothing matches", err=True)
         sys.exit(2)
+
+
+listing.add_command(backends)
+listing.add_command(limitations)
+for _what in ("tags", "operators", "targets", "suites"):
+    _counted = copy.copy(cases)
+    _counted.help = f"List {_what}, each with its number of cases."
+    listing.add_command(_counted, _what)
 
 
 def _target_labels(case: ListedCase) -> list[str]:
