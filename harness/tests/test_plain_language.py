@@ -29,6 +29,7 @@ BANNED = {
     r"\b(?:of which nothing|that of which|what of which)\b": "name the thing",
     r"\b(?:anybody|somebody)\b": "say who: a user, a backend author, another process",
     r"\bleft over\b": "say fallback node",
+    r"\b(?:do|does) not look at\b": "say ignores or does not check",
 }
 EXCEPTIONS = {
     "CHANGELOG.md",  # names of earlier releases
