@@ -56,14 +56,14 @@ def facts(run: Run) -> list[tuple[str, str]]:
         ("Workers", "; ".join(_worker(name, host) for name, host in info.hosts.items())),
         ("System", _join(env.platform, env.processor, cores)),
         ("Python", env.python),
-        ("Cached results", _taken(run)),
+        ("Cached results", _describe_reused(run)),
         ("Speed parts off", "; ".join(f"{part} ({why})" for part, why in info.slow_parts.items())),
         ("Removed upstream", "; ".join(info.missing_names.values())),
     ]
     return [(name, text.line(value, 600)) for name, value in pairs if value]
 
 
-def _taken(run: Run) -> str:
+def _describe_reused(run: Run) -> str:
     """How many results were reused from earlier runs, and from which."""
     sources = Counter(cell.cached.run for cell in run.cells if cell.cached is not None)
     if not sources:

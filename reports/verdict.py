@@ -79,7 +79,7 @@ def _kind(found: RunSummary) -> tuple[VerdictKind, str]:
     """The verdict and its reason."""
     total, info = found.overall, found.run.info
     if total.red:
-        return VerdictKind.FAILED, _red(total)
+        return VerdictKind.FAILED, _describe_red(total)
     if found.incompleteness:
         return VerdictKind.INCOMPLETE, "No red cell so far"
     if not total.cells:
@@ -95,7 +95,7 @@ def _kind(found: RunSummary) -> tuple[VerdictKind, str]:
     return VerdictKind.PASSED, "No red cell"
 
 
-def _red(total: Totals) -> str:
+def _describe_red(total: Totals) -> str:
     parts = [
         f"{total.counts[outcome]:,} {outcome.label}"
         + (_severities(total) if outcome is CellOutcome.MISMATCH else "")

@@ -174,7 +174,7 @@ def _choose_ranges(
     found = symbols.symbol_ranges(program)
     both: dict[Any, Range] = {}
     least: dict[Any, Range] = {}
-    for one, size in _requested_sizes(program, given, requested):
+    for one, size in _find_requested_sizes(program, given, requested):
         linear = symbols.as_linear_expression(size)
         if linear is None or linear[1:] != (1, 0):
             continue
@@ -188,7 +188,7 @@ def _choose_ranges(
     return [both, least]
 
 
-def _requested_sizes(
+def _find_requested_sizes(
     program: ExportedProgram,
     given: CallInputs,
     requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
@@ -206,7 +206,7 @@ def _describe_differences(
     given: CallInputs,
     requested: Sequence[tuple[RequestedDimension, torch.Tensor]],
 ) -> Iterator[str]:
-    for one, size in _requested_sizes(program, given, requested):
+    for one, size in _find_requested_sizes(program, given, requested):
         span = symbols.declared_range(program, size)
         if span != (one.low, one.high):
             yield (

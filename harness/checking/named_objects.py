@@ -129,9 +129,11 @@ def _list_names(place: str, module: ModuleType) -> str:
         for name, item in vars(module).items()
         if not name.startswith("_") and is_candidate(item)
     ]
-    return f"{place} has {_listing(names)}" if names else f"{place} has no function and no module"
+    return (
+        f"{place} has {_join_names(names)}" if names else f"{place} has no function and no module"
+    )
 
 
-def _listing(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"{', '.join(names[:_LISTED])}{more}"

@@ -99,7 +99,7 @@ class ClusterPlugin:
         from harness.cluster.connection import Connection
 
         config = self.config
-        with self._ending_the_session():
+        with self._end_session_on_error():
             connection = Connection(self._address, self._security)
             self._close = connection.close
             self._session = ClusterSession(
@@ -134,7 +134,7 @@ class ClusterPlugin:
         for nodeid in get_reused_cells(self.config):
             items.pop(get_cell_id(nodeid) or "", None)
         report_reused_cells(self.config)
-        with self._ending_the_session():
+        with self._end_session_on_error():
             for event in self._session.run(self._list_work(items), self._unit_settings()):
                 self._report(event, items)
                 if session.shouldfail or session.shouldstop:
@@ -217,7 +217,7 @@ class ClusterPlugin:
             terminalreporter.write_line(f"RED: {text}", red=True)
 
     @contextmanager
-    def _ending_the_session(self) -> Generator[None]:
+    def _end_session_on_error(self) -> Generator[None]:
         """End the session on an error of the cluster; the run can be resumed."""
         try:
             yield

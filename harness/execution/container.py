@@ -47,7 +47,7 @@ def read(data: bytes | memoryview) -> PTEFile:
         if not header.segment_base_offset:
             return PTEFile(program=program)
         segments = whole[header.segment_base_offset :]
-        named = _named_data(program, segments)
+        named = _take_named_data(program, segments)
         file = _restore_segments(program, segments)
     except Exception as error:
         # On damaged bytes the reader raises any exception, from struct.error to AssertionError.
@@ -70,7 +70,7 @@ def list_external_constants(file: PTEFile) -> list[str]:
     return sorted({name for name in names if name not in inside})
 
 
-def _named_data(program: schema.Program, segments: memoryview) -> NamedDataStoreOutput | None:
+def _take_named_data(program: schema.Program, segments: memoryview) -> NamedDataStoreOutput | None:
     """Remove the named data from a program and return views of it; executorch's reader copies."""
     named, program.named_data = program.named_data, []
     if not named:

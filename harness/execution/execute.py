@@ -72,7 +72,7 @@ def report_calls(listener: CallListener) -> Iterator[None]:
         _CALL_LISTENER.reset(token)
 
 
-def _timed(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
+def _time_call(execute: Callable[[Any], _Values], inputs: Any) -> _Values:
     start = time.perf_counter()
     values = execute(inputs)
     if (listener := _CALL_LISTENER.get()) is not None:
@@ -132,7 +132,7 @@ def _run_native(program: bytes, calls: Sequence[Inputs], method: str) -> list[li
         raise ProgramError(f"the runtime does not load method {method!r}")
     results = []
     for inputs in calls:
-        values = _timed(ready.execute, list(inputs))
+        values = _time_call(ready.execute, list(inputs))
         results.append([_copy_output(number, value) for number, value in enumerate(values)])
     return results
 
@@ -204,7 +204,7 @@ class Interpreter:
             ProgramError: the inputs do not fit the program, or an instruction is malformed.
         """
         with self._lock:
-            return _timed(self._execute, inputs)
+            return _time_call(self._execute, inputs)
 
     def _execute(self, inputs: Inputs) -> list[OutputValue]:
         self._bind(inputs)
@@ -259,10 +259,10 @@ class Interpreter:
         if value.allocation_info is None:
             if data is None:
                 return torch.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype)
-            return _constant(data, spec)
+            return _make_constant(data, spec)
         tensor = self._view(value.allocation_info, spec)
         if data is not None:
-            tensor.copy_(_constant(data, spec))
+            tensor.copy_(_make_constant(data, spec))
         return tensor
 
     def _view(self, where: schema.AllocationDetails, spec: TensorSpec) -> torch.Tensor:
@@ -358,7 +358,7 @@ def _is_true(condition: Any) -> bool:
     raise ProgramError(f"a jump goes by a {type(condition).__name__} that is no flag")
 
 
-def _constant(data: bytes | memoryview, spec: TensorSpec) -> torch.Tensor:
+def _make_constant(data: bytes | memoryview, spec: TensorSpec) -> torch.Tensor:
     count = math.prod(spec.sizes)
     size = count * spec.dtype.itemsize
     if len(data) < size:

@@ -112,9 +112,9 @@ def _difference(found: TreeSpec, expected: TreeSpec, path: str) -> str | None:
     where = f"output{path}" if path else "the output"
     if found.type is not expected.type:
         return f"{where} is {_kind(found)}, expected {_kind(expected)}"
-    mine, theirs = _children(found), _children(expected)
+    mine, theirs = _get_children(found), _get_children(expected)
     if mine.keys() != theirs.keys():
-        return f"{where} has {_listing(mine)}, expected {_listing(theirs)}"
+        return f"{where} has {_describe_children(mine)}, expected {_describe_children(theirs)}"
     if found.type is not dict and found.context != expected.context:
         at, had, wanted = _entry(found.context, expected.context)
         return f"{where} is {_kind(found)} {at + ': ' if at else ''}{had}, expected {wanted}"
@@ -136,7 +136,7 @@ def _entry(found: Any, expected: Any) -> tuple[str, Any, Any]:
     return "", found, expected
 
 
-def _children(spec: TreeSpec) -> dict[Any, TreeSpec]:
+def _get_children(spec: TreeSpec) -> dict[Any, TreeSpec]:
     keys: Sequence[Any] = spec.context if spec.type is dict else range(spec.num_children)
     return dict(zip(keys, spec.children(), strict=True))
 
@@ -145,7 +145,7 @@ def _kind(spec: TreeSpec) -> str:
     return "a value" if spec.is_leaf() else f"a {spec.type.__name__}"
 
 
-def _listing(children: dict[Any, TreeSpec]) -> str:
+def _describe_children(children: dict[Any, TreeSpec]) -> str:
     if all(isinstance(key, int) for key in children):
         return f"{len(children)} items"
     return f"keys {sorted(map(str, children))}"

@@ -59,7 +59,7 @@ def copy_module(module: torch.nn.Module) -> tuple[torch.nn.Module, list[SharedTe
         except Exception:  # a class may raise anything for a missing attribute
             memo[id(tensor)] = tensor
             shared.append(SharedTensor(path, tensor, _version(tensor)))
-    return _copied(module, memo), shared
+    return _copy(module, memo), shared
 
 
 def is_lazy(tensor: torch.Tensor) -> bool:
@@ -170,7 +170,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_leaf
 
 
-def _copied(value: Any, memo: Memo) -> Any:
+def _copy(value: Any, memo: Memo) -> Any:
     """Return a deep copy; if refused, a copy of each part; without parts, the original."""
     import torch
 
@@ -191,7 +191,7 @@ def _in_parts(module: torch.nn.Module, memo: Memo) -> torch.nn.Module:
     memo[id(module)] = made
     for name, value in vars(module).items():
         if name in ("_parameters", "_buffers", "_modules"):
-            made.__dict__[name] = {key: _copied(item, memo) for key, item in value.items()}
+            made.__dict__[name] = {key: _copy(item, memo) for key, item in value.items()}
         else:
-            made.__dict__[name] = _copied(value, memo)
+            made.__dict__[name] = _copy(value, memo)
     return made

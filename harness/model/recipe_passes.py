@@ -90,13 +90,13 @@ def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     if not target.passes:
         return recipe
     known = list_known_passes(backend)
-    added, dropped = _sorted(target.passes)
+    added, dropped = _split_passes(target.passes)
     for name in added:
-        _among(name, known, f"there is no pass {name!r} to add to {target.base}")
+        _require_known(name, known, f"there is no pass {name!r} to add to {target.base}")
     if dropped - {ALL_PASSES}:
         runs = [pass_name(made) for made in recipe.transform_passes()]
         for name in sorted(dropped - {ALL_PASSES}):
-            _among(name, runs, f"{target.base} runs no pass {name!r} before it partitions")
+            _require_known(name, runs, f"{target.base} runs no pass {name!r} before it partitions")
 
     def transform_passes() -> list[Any]:
         own = [] if ALL_PASSES in dropped else recipe.transform_passes()
@@ -136,16 +136,16 @@ def find_pass(name: str, backend: Backend) -> KnownPass:
             raise UnknownTarget(f"{name} cannot be made: {error}") from error
         return known
     known_ones, name = list_known_passes(backend), name.removeprefix("exir.")
-    _among(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
+    _require_known(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
     return known_ones[name]
 
 
-def _sorted(passes: Sequence[str]) -> tuple[list[str], set[str]]:
+def _split_passes(passes: Sequence[str]) -> tuple[list[str], set[str]]:
     added = [each[1:] for each in passes if each[0] == "+"]
     return added, {each[1:] for each in passes if each[0] == "-"}
 
 
-def _among(name: str, names: Iterable[str], problem: str) -> None:
+def _require_known(name: str, names: Iterable[str], problem: str) -> None:
     names = sorted(names)
     if name not in names:
         close = get_close_matches(name, names, n=1)

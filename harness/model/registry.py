@@ -177,13 +177,15 @@ def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target
     if not case.targets:
         return list([*default_targets(), *nightly_targets()] if selected is None else selected)
     if selected is not None:
-        return list(_meant(case.targets, case.exporter is None, tuple(selected)))
-    known = _meant(case.targets, case.exporter is None, tuple(known_targets()))
+        return list(_match_targets(case.targets, case.exporter is None, tuple(selected)))
+    known = _match_targets(case.targets, case.exporter is None, tuple(known_targets()))
     return [*known, *find_variations(case)]
 
 
 @functools.cache
-def _meant(targets: str, by_likeness: bool, among: tuple[Target, ...]) -> tuple[Target, ...]:
+def _match_targets(
+    targets: str, by_likeness: bool, among: tuple[Target, ...]
+) -> tuple[Target, ...]:
     """Return the targets that match a case's globs, by name or by an equivalent recipe.
 
     Cached, because thousands of cases share a few dozen globs.
@@ -342,19 +344,19 @@ def _entry_points() -> dict[str, str]:
     for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
         if point.name in BUILT_IN:
             raise ConflictingBackends(
-                f"{_whose(point)} registers a backend {point.name!r}, and that is a built-in one; "
-                f"rename its entry point in {ENTRY_POINT_GROUP}, or uninstall it"
+                f"{_describe(point)} registers a backend {point.name!r}, and that is a built-in "
+                f"one; rename its entry point in {ENTRY_POINT_GROUP}, or uninstall it"
             )
         other = found.setdefault(point.name, point)
         if other.value != point.value:  # an editable install may be seen twice
             raise ConflictingBackends(
-                f"{_whose(other)} and {_whose(point)} both register a backend {point.name!r}; "
-                f"uninstall one of them"
+                f"{_describe(other)} and {_describe(point)} both register a backend "
+                f"{point.name!r}; uninstall one of them"
             )
     return {name: point.value for name, point in found.items()}
 
 
-def _whose(point: importlib.metadata.EntryPoint) -> str:
+def _describe(point: importlib.metadata.EntryPoint) -> str:
     """Return the distribution of an entry point, and its value."""
     distribution = point.dist
     return f"{distribution.name if distribution else 'a distribution'} ({point.value})"

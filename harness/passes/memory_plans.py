@@ -125,7 +125,7 @@ def _iterate_values(
     node: Node, index: int, last: dict[Node, float]
 ) -> Iterator[tuple[str, Any, float]]:
     """Yield each value that a node writes: its name, its spec, and the last node that reads it."""
-    specs = _planned_specs(node)
+    specs = _get_planned_specs(node)
     if len(specs) < 2:
         yield from ((node.name, spec, last[node]) for spec in specs)
         return
@@ -146,7 +146,7 @@ def _collect_in_body(body: GraphModule, name: str, at: float, last: float) -> It
             yield from _collect_in_body(inner, name, at, last if node in returned else at)
         if _find_owner(node) is node and not _bodies(node):
             until = last if node in returned else at
-            for spec in _planned_specs(node):  # if one of several is returned, all live on
+            for spec in _get_planned_specs(node):  # if one of several is returned, all live on
                 yield replace(_make_allocation(node.name, spec, at, until), inside=name)
 
 
@@ -205,7 +205,7 @@ def _bodies(node: Node) -> list[GraphModule]:
     return [each for each in found if isinstance(each, GraphModule)]
 
 
-def _planned_specs(node: Node) -> list[Any]:
+def _get_planned_specs(node: Node) -> list[Any]:
     return [
         spec
         for spec in tree_leaves(node.meta.get("spec"))
@@ -333,7 +333,7 @@ class _PlannedInterpreter(torch.fx.Interpreter):
                 return [arenas.make_tensor(spec) for spec in specs]
             return arenas.make_tensor(specs[0] if isinstance(specs, (list, tuple)) else specs)
         result = super().run_node(node)
-        if node.op == "placeholder" and (planned := _planned_specs(node)):
+        if node.op == "placeholder" and (planned := _get_planned_specs(node)):
             placed = arenas.make_tensor(planned[0])
             if placed.shape != result.shape:  # a dynamic dimension, planned for its upper bound
                 placed = placed.flatten()[: result.numel()].view(result.shape)

@@ -36,7 +36,9 @@ class GraphChecks(ABC):
         counts = _counts(self._calls())
         missing = [name for name in map(_name, operators) if not counts[name]]
         if missing:
-            raise CheckFailure(f"not in the graph: {', '.join(missing)}; {_listing(counts)}")
+            raise CheckFailure(
+                f"not in the graph: {', '.join(missing)}; {_describe_counts(counts)}"
+            )
         return self
 
     def check_not(self, operators: Sequence[Any]) -> Self:
@@ -78,7 +80,7 @@ def _compare(found: Mapping[str, tuple[int, int]], counts: Counter[str]) -> None
         if count != number
     ]
     if wrong:
-        raise CheckFailure(f"{'; '.join(wrong)}; {_listing(counts)}")
+        raise CheckFailure(f"{'; '.join(wrong)}; {_describe_counts(counts)}")
 
 
 def _counts(calls: Calls) -> Counter[str]:
@@ -89,6 +91,6 @@ def _name(operator: Any) -> str:
     return operator if isinstance(operator, str) else op_name(operator)
 
 
-def _listing(counts: Counter[str]) -> str:
+def _describe_counts(counts: Counter[str]) -> str:
     found = ", ".join(f"{name}×{number}" for name, number in sorted(counts.items()))
     return f"the graph has {found or 'no calls'}"

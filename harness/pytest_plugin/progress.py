@@ -161,7 +161,7 @@ class RunProgress:
             )
         now = self.clock()
         running = [
-            Text(f"  {cell}  {now - since:.0f} s{self._where(cell)}", **_DIM)
+            Text(f"  {cell}  {now - since:.0f} s{self._describe_place(cell)}", **_DIM)
             for cell, since in list(self.running.items())[:_RUNNING_SHOWN]
         ]
         found = [
@@ -170,7 +170,7 @@ class RunProgress:
         ]
         return Group(table, *running, *found, Text(self.line(), style="bold"))
 
-    def _where(self, cell: str) -> str:
+    def _describe_place(self, cell: str) -> str:
         place = self.places.get(cell)
         return "" if place is None else f"  on {place}"
 
@@ -185,7 +185,7 @@ def _target(cell: str) -> str:
     return split_cell_id(cell)[1].family
 
 
-def _expected(config: pytest.Config, nodeids: Sequence[str]) -> dict[str, float | None]:
+def _estimate_durations(config: pytest.Config, nodeids: Sequence[str]) -> dict[str, float | None]:
     """Return the cells of these tests with their expected seconds: a share of their case's."""
     took = load_durations(config)
     units = {nodeid: get_work_unit(nodeid) for nodeid in nodeids if get_cell_id(nodeid)}
@@ -281,7 +281,7 @@ class Progress:
             self._progress.places[cell] = worker
 
     def _begin(self, nodeids: Sequence[str]) -> None:
-        expected = {} if self._progress is not None else _expected(self._config, nodeids)
+        expected = {} if self._progress is not None else _estimate_durations(self._config, nodeids)
         if not expected:
             return
         self._progress = RunProgress(expected, workers=self._workers)

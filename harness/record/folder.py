@@ -70,7 +70,7 @@ class RunWriter:
             self._write_info()
             # Unbuffered: a line is on disk when append returns, and nothing is left to close.
             self._cells: IO[bytes] = (path / CELLS_FILE).open("xb", buffering=0)
-            _locked(self._cells)
+            _lock(self._cells)
             self._records = 0
         except OSError as error:
             raise RunUnwritable(
@@ -96,7 +96,7 @@ class RunWriter:
             # A run that was killed before its first record may have none.
             file.touch()
             writer._cells = file.open("r+b", buffering=0)
-            if not _locked(writer._cells):
+            if not _lock(writer._cells):
                 raise RunUnwritable(f"another process is still writing to {run.path}")
             content = file.read_bytes()
             writer._cells.truncate(content.rfind(b"\n") + 1)
@@ -154,7 +154,7 @@ class RunWriter:
         write_atomically(self.path / RUN_FILE, content)
 
 
-def _locked(file: IO[bytes]) -> bool:
+def _lock(file: IO[bytes]) -> bool:
     """Lock a file until this process ends; False if another process holds the lock.
 
     On a system without such locks it excludes no process.

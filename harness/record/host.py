@@ -114,11 +114,11 @@ def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cg
         for line in (proc / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 left.append(int(line.split()[1]) * 1024)
-    left += _left_in_groups(proc, groups)
+    left += _read_bytes_left_in_groups(proc, groups)
     return min(left)
 
 
-def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
+def _read_bytes_left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
     """Return the remaining bytes of each control group of this process with a limit, version 2 or
     1."""
     try:

@@ -103,7 +103,7 @@ def run_suite_cell(
     from harness.pipeline.runner import run_cell
 
     testers: list[Tester] = []
-    keep = _keep(cell_id(case.name, target), asked)
+    keep = _choose_cell_folder(cell_id(case.name, target), asked)
     said = nullcontext() if board is None else capture_stderr(board.folder, board.worker)
     with ignore_vendor_warnings(), said:
         options = CellOptions(
@@ -122,7 +122,7 @@ def run_suite_cell(
     cell.suite, cell.worker = suite.name, worker
     if keep is not None and keep.folder.is_dir():
         cell.saved_to = saved_folder(cell.id)
-    cell = _explained(cell, case, asked, testers, meter or MemoryMeter(), board)
+    cell = _add_trace(cell, case, asked, testers, meter or MemoryMeter(), board)
     note_known_issues(cell)
     return cell, make_claim(cell, case, suite, asked.targets)
 
@@ -140,7 +140,7 @@ def judge_crashed_cell(cell: Cell, suite: Suite) -> None:
     apply_limitation(cell, find_limitation(suite.limitations, case, Target.parse(cell.target)))
 
 
-def _keep(cell: str, asked: CellRequest) -> CellFolder | None:
+def _choose_cell_folder(cell: str, asked: CellRequest) -> CellFolder | None:
     """Return the folder that a cell's files are saved in; None if nothing is saved."""
     from harness.pipeline.saving.cell_folder import CellFolder
 
@@ -150,7 +150,7 @@ def _keep(cell: str, asked: CellRequest) -> CellFolder | None:
     return CellFolder(folder, only_red=asked.keep == "red", for_run=True)
 
 
-def _explained(
+def _add_trace(
     cell: Cell,
     case: Case,
     asked: CellRequest,

@@ -102,7 +102,7 @@ class WindowBuilder:
             eager = self._collect_values(nodes, wanted, None)
             exact = self._collect_values(nodes, wanted, Float64Mode(self.semantics))
         return {
-            node: _rounded(exact[node], eager[node], keeps_strides=node.op == "placeholder")
+            node: _round_as_eager(exact[node], eager[node], keeps_strides=node.op == "placeholder")
             for node in wanted
         }
 
@@ -138,7 +138,7 @@ def _uses(node: Node, source: Node) -> bool:
     return source in node.all_input_nodes
 
 
-def _rounded(exact: Any, eager: Any, *, keeps_strides: bool) -> Any:
+def _round_as_eager(exact: Any, eager: Any, *, keeps_strides: bool) -> Any:
     """Round an exact value to eager's dtype.
 
     Inputs of the program keep their strides, because a defect may depend on them. The value of a

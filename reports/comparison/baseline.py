@@ -104,7 +104,7 @@ def load(path: Path) -> RunSnapshot:
         try:
             record = msgspec.json.decode(line)
             upgrade_baseline_cell(record)
-            cell = msgspec.convert(_spelled(record), type=CellFacts)
+            cell = msgspec.convert(_read_numbers(record), type=CellFacts)
         except NOT_A_RECORD as error:
             raise RunUnreadable(
                 f"{path} line {number} is not a cell of a baseline: {error}; restore the file, or "
@@ -174,7 +174,7 @@ def _numbers(output: dict[str, Any]) -> dict[str, Any]:
     return {name: spell_number(value) for name, value in output.items() if value is not None}
 
 
-def _spelled(record: Any) -> Any:
+def _read_numbers(record: Any) -> Any:
     for output in record.get("outputs", []):
         for name, value in output.items():
             output[name] = read_number(value)

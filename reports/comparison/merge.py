@@ -70,7 +70,7 @@ def merge(out: Path, runs: Sequence[Run]) -> MergeResult:
     if out.exists() and any(out.iterdir()):
         raise RunUnwritable(f"{out} is not empty; choose another folder")
     parts, cells, folders = _parts(runs)
-    kept, superseded = _executed(cells)
+    kept, superseded = _select_records(cells)
     for part in parts:
         part.superseded = [*part.superseded, *superseded.get(part.name, [])]
     overlaps, conflicts = _conflicts(kept)
@@ -138,7 +138,7 @@ def _free(name: str, taken: set[str]) -> str:
     return made
 
 
-def _executed(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
+def _select_records(cells: list[Cell]) -> tuple[list[Cell], dict[str, list[str]]]:
     """The records that no other part supersedes, and the ids of superseded records by part."""
     most: dict[str, int] = defaultdict(int)
     for cell in cells:
@@ -178,7 +178,7 @@ def _info(
     for run in runs:
         # The problems of a merged run name their part already.
         mark = "" if run.info.merged_from else f"{text.line(run.path.resolve().name, 80)}: "
-        lines = [line for line in run.info.problems if not _settled(line, backends)]
+        lines = [line for line in run.info.problems if not _is_settled(line, backends)]
         problems += [f"{mark}{line}" for line in [*lines, *run.incompleteness]]
     red = any(cell.status.is_red for cell in cells)
     ended = [part.ended for part in parts]
@@ -195,7 +195,7 @@ def _info(
         expected=list(dict.fromkeys(name for run in runs for name in run.info.expected)),
         backends=backends,
         problems=problems,
-        environment=_environment(parts),
+        environment=_merge_environments(parts),
         merged_from=parts,
         lower_only=all(run.info.lower_only for run in runs),
         speed=speeds.pop() if len(speeds) == 1 else None,
@@ -237,7 +237,7 @@ def _backends(parts: list[MergedPart]) -> dict[str, BackendState]:
     return made
 
 
-def _settled(problem: str, backends: dict[str, BackendState]) -> bool:
+def _is_settled(problem: str, backends: dict[str, BackendState]) -> bool:
     # A backend that was missing in one part is not missing when another part has it.
     return any(
         state.available and f"backend {name} was expected" in problem
@@ -259,7 +259,7 @@ def _exit_status(runs: Sequence[Run], *, red: bool) -> int | None:
     return max([*unexplained, int(red)], default=0)
 
 
-def _environment(parts: list[MergedPart]) -> Environment:
+def _merge_environments(parts: list[MergedPart]) -> Environment:
     """The environment facts that all parts have in common."""
     places = [part.environment for part in parts]
     first = places[0]

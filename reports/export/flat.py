@@ -63,7 +63,7 @@ def csv(table: pa.Table) -> bytes:
     out = io.StringIO()
     writer = csv_module.writer(out, quoting=csv_module.QUOTE_NONNUMERIC, lineterminator="\r\n")
     writer.writerow([as_text(name) for name in table.column_names])
-    spelled = [_spelled(table[place]) for place in range(table.num_columns)]
+    spelled = [_spell_column(table[place]) for place in range(table.num_columns)]
     writer.writerows(zip(*spelled, strict=True))
     return out.getvalue().encode("utf-8", "replace")
 
@@ -74,7 +74,7 @@ def as_text(value: str) -> str:
     return f"'{shown}" if value.startswith(("'", *FORMULA)) else shown
 
 
-def _spelled(column: pa.ChunkedArray) -> list[Any]:
+def _spell_column(column: pa.ChunkedArray) -> list[Any]:
     values = column.to_pylist()
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):

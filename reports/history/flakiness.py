@@ -35,7 +35,7 @@ def flaky(past: History) -> pd.DataFrame:
     seen = past.seen_outcomes()
     ignored = sum(1 << OUTCOMES.index(each) for each in _NO_RESULT)
     found: dict[tuple[int, str], list[NDArray[np.int64]]] = {}
-    for line, runs in _alike(past.runs):
+    for line, runs in _group_alike(past.runs):
         bits = np.bitwise_or.reduce(seen[runs], axis=0) & np.uint32(~ignored & 0xFFFFFFFF)
         for cell in np.flatnonzero(bits & (bits - np.minimum(bits, 1))):
             found.setdefault((int(cell), line), []).append(runs)
@@ -55,7 +55,7 @@ def _is_known(run: Any) -> bool:
     return bool(run["commit"]) and run["dirty"] is False
 
 
-def _alike(runs: pd.DataFrame) -> list[tuple[str, NDArray[np.int64]]]:
+def _group_alike(runs: pd.DataFrame) -> list[tuple[str, NDArray[np.int64]]]:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for position, run in enumerate(to_rows(runs)):
         names = ("line", "commit", "seed", "python", "platform", "processor", "cores")

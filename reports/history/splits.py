@@ -51,7 +51,7 @@ class Series:
         steps.sort(axis=0)
         steps = steps[((lengths - 1) // 2)[None, :], np.arange(raw.shape[1])[None, :]][0]
         sigma = np.maximum(1.4826 / np.sqrt(2) * steps, floor / 4)
-        return cls(rows, raw, _running_median(raw, lengths), lengths, sigma, floor)
+        return cls(rows, raw, _compute_running_median(raw, lengths), lengths, sigma, floor)
 
     def ranges(self) -> Floats:
         """Largest minus smallest smoothed value of each series."""
@@ -67,7 +67,7 @@ class Series:
         return Series(rows, raw, smooth, self.lengths[kept], self.sigma[kept], self.floor)
 
 
-def _running_median(raw: Floats, lengths: Ints) -> Floats:
+def _compute_running_median(raw: Floats, lengths: Ints) -> Floats:
     """Median of each value and two on both sides; at an end, of the outer five values."""
     a, b, c, d, e = (raw[shift : len(raw) - 4 + shift] for shift in range(5))
     # The smaller and the larger middle of four values; with the fifth, the median of three.
@@ -117,7 +117,7 @@ def best_split(many: Series, series: Ints, low: Ints, high: Ints) -> Best:
     return Best(best + 1, np.sqrt(top * scale), first + 1, last + 1)
 
 
-def _uneven(many: Series) -> NDArray[np.bool_]:
+def _find_uneven(many: Series) -> NDArray[np.bool_]:
     """Series in which two neighbouring windows differ so much that a shorter segment may show it.
 
     These moving sums cost little, and spare most series the search in windows.
@@ -151,7 +151,7 @@ def search(many: Series) -> list[tuple[int, int]]:
         size = high - low
         wide = ~hit & (size >= 2 * _NARROW)
         if first:
-            wide &= _uneven(many)
+            wide &= _find_uneven(many)
             first = False
         half, quarter = size // 2, size // 4
         for start in (np.zeros_like(size), quarter, size - half):

@@ -108,7 +108,7 @@ def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = No
     rows: list[dict[str, Any]] = []
     for name in names:
         metric = METRICS[name]
-        values = _scaled(past, metric)
+        values = _scale(past, metric)
         for where in runs.comparable(timed=metric.name == "seconds"):
             part = values[where]
             if by != "cell":
@@ -192,7 +192,7 @@ class _Runs:
         return ", ".join(said)
 
 
-def _scaled(past: History, metric: Metric) -> Floats:
+def _scale(past: History, metric: Metric) -> Floats:
     values = past.metric(metric.name)
     if metric.name == "seconds":
         counted = np.isin(past.outcomes, [OUTCOMES.index(each) for each in _EXECUTED])
@@ -255,7 +255,7 @@ def _row(
     if abs(after - before) < metric.least:
         return None
     if metric.name == "sqnr_db":
-        before, after = _uncapped(before), _uncapped(after)
+        before, after = _uncap(before), _uncap(after)
     old, new = int(where[change.last_before]), int(where[change.first_after])
     first, second = runs.facts[old], runs.facts[new]
     return {
@@ -287,5 +287,5 @@ def _row(
     }
 
 
-def _uncapped(decibels: float) -> float:
+def _uncap(decibels: float) -> float:
     return math.copysign(math.inf, decibels) if abs(decibels) >= _EXACT_DB else decibels

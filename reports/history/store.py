@@ -206,7 +206,7 @@ def load(
     for number, place in enumerate(found, start=1):
         try:
             opened, unkept = open_copies(place, folder / CACHE if cache else None)
-            copies += [(_started(place, copy.info.started), copy) for copy in opened]
+            copies += [(_parse_start(place, copy.info.started), copy) for copy in opened]
         except RunUnreadable as error:
             problems.append(f"omitted: {error}")
             continue
@@ -292,7 +292,7 @@ def _join(folder: Path, dated: list[tuple[datetime, CompactRun]], problems: list
     return History(folder, runs, cells, outcomes, problems, copies, places)
 
 
-def _started(place: Path, value: str) -> datetime:
+def _parse_start(place: Path, value: str) -> datetime:
     started = parse_time(value)
     if started is None:
         raise RunUnreadable(

@@ -103,7 +103,7 @@ def _unit(past: History) -> str:
     return "run" if past.runs["day"].nunique() == 1 and len(past.runs) > 1 else "day"
 
 
-def _when(row: Any, unit: str) -> str:
+def _describe_moment(row: Any, unit: str) -> str:
     """The day, or the time of day (UTC) and the run."""
     return row["day"] if unit == "day" else f"{row['started']:%H:%M} {text.line(row['run'], 60)}"
 
@@ -118,10 +118,10 @@ def _targets(table: pd.DataFrame, unit: str) -> Section:
         summed = part.groupby(["day", "run", "started"], sort=False)[_COUNTED].sum()
         by_day = {row[unit]: row for row in to_rows(summed.reset_index())}
         newest = by_day[part.iloc[-1][unit]]
-        red = [_known(by_day.get(day), "red") for day in days]
-        passed = [_known(by_day.get(day), "passed") for day in days]
+        red = [_get_known(by_day.get(day), "red") for day in days]
+        passed = [_get_known(by_day.get(day), "passed") for day in days]
         rows.append([
-            text.line(str(target), _NAME), str(line), _when(newest, unit),
+            text.line(str(target), _NAME), str(line), _describe_moment(newest, unit),
             _rate(newest), f"{newest['red']:,}", bars(red), bars(passed),
         ])  # fmt: skip
     return Section(
@@ -141,7 +141,7 @@ def _targets(table: pd.DataFrame, unit: str) -> Section:
     )
 
 
-def _known(row: Any, name: str) -> float | None:
+def _get_known(row: Any, name: str) -> float | None:
     return None if row is None or not row["conclusive"] else float(row[name])
 
 
@@ -161,7 +161,7 @@ def _days(past: History, table: pd.DataFrame, limit: int, unit: str) -> Section:
     rows = []
     for row in to_rows(days.iloc[::-1].head(limit)):
         rows.append([
-            _when(row, unit), row["line"],
+            _describe_moment(row, unit), row["line"],
             (row["commit"][:10] or "(unknown)") + ("" if whole[row["run"]] else " INCOMPLETE"),
             _rate(row),
             *(f"{row[name]:,}" for name in kept[3:-1]),

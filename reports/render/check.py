@@ -66,16 +66,16 @@ def render(run: Run, notes: Sequence[str], out: Console) -> None:
         cells = [row.cell for row in found.rows if row.case == case and row.cell is not None]
         if len(cases) > 1:
             print_section(out, case)
-        out.print(_table(cells))
-        _legend(cells, out)
-        _left_over(cells, out)
-        _times(cells, out)
-        _why(cells, out)
-        _vacuous(cells, out)
+        out.print(_make_table(cells))
+        _print_legend(cells, out)
+        _print_fallback_nodes(cells, out)
+        _print_times(cells, out)
+        _print_errors(cells, out)
+        _print_vacuous(cells, out)
     verdict(RunVerdict.from_run(found), out)
 
 
-def _table(cells: Sequence[Cell]) -> Table:
+def _make_table(cells: Sequence[Cell]) -> Table:
     table = new_table("target")
     for name in ("outcome", "runtime"):
         table.add_column(name, no_wrap=True)
@@ -91,7 +91,7 @@ def _table(cells: Sequence[Cell]) -> Table:
         apart = [sqnr] if model is None else [sqnr, text.decibels(model)]
         table.add_row(
             safe_text(cell.target),
-            safe_text(f"{outcome.symbol} {_word(cell)}", style),
+            safe_text(f"{outcome.symbol} {_format_outcome(cell)}", style),
             *map(safe_text, (runtime, nodes, program)),
             safe_text("\n".join(each.removesuffix(" dB") for each in apart)),
             safe_text(used, style if outcome.is_red else ""),
@@ -99,13 +99,13 @@ def _table(cells: Sequence[Cell]) -> Table:
     return table
 
 
-def _word(cell: Cell) -> str:
+def _format_outcome(cell: Cell) -> str:
     """The outcome, and below it the severity: terminals are narrow."""
     word = cell.status.value
     return word if cell.severity is None else f"{word}\n  {cell.severity.value}"
 
 
-def _legend(cells: Sequence[Cell], out: Console) -> None:
+def _print_legend(cells: Sequence[Cell], out: Console) -> None:
     """Explain the symbols whose word in the table is only "passed"."""
     shown = dict.fromkeys(map(CellOutcome.from_cell, cells))
     for outcome in (CellOutcome.UNDELEGATED, CellOutcome.VACUOUS):
@@ -117,7 +117,7 @@ def _legend(cells: Sequence[Cell], out: Console) -> None:
         out.print(safe_text(f"{words} ({', '.join(quantized)})", "dim"))
 
 
-def _left_over(cells: Sequence[Cell], out: Console) -> None:
+def _print_fallback_nodes(cells: Sequence[Cell], out: Console) -> None:
     """The fallback nodes of each target, with the partitioner's reasons."""
     shown = [cell for cell in cells if cell.delegation.undelegated_nodes]
     if not shown:
@@ -128,14 +128,14 @@ def _left_over(cells: Sequence[Cell], out: Console) -> None:
         out.print(safe_text(cell.target, "bold"), safe_text(nodes))
         reasons = facts.reasons(cell)
         if not cell.delegation.delegates and len(reasons) == 1:
-            out.print(_indented(safe_text(f"all of them: {text.line(reasons[0][0], _REASON)}")))
+            out.print(_indent(safe_text(f"all of them: {text.line(reasons[0][0], _REASON)}")))
             continue
         for reason, ops in reasons:
             line = safe_text(f"{text.line(reason, _REASON)}: ")
-            out.print(_indented(line.append_text(safe_text(text.calls(ops), "dim"))))
+            out.print(_indent(line.append_text(safe_text(text.calls(ops), "dim"))))
 
 
-def _times(cells: Sequence[Cell], out: Console) -> None:
+def _print_times(cells: Sequence[Cell], out: Console) -> None:
     print_section(out, "Time")
     grid = new_grid()
     grid.add_column(overflow="fold")
@@ -152,7 +152,7 @@ def _times(cells: Sequence[Cell], out: Console) -> None:
     out.print(grid)
 
 
-def _why(cells: Sequence[Cell], out: Console) -> None:
+def _print_errors(cells: Sequence[Cell], out: Console) -> None:
     """Errors; targets with the same error share one entry."""
     groups: dict[tuple[CellOutcome, str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -178,30 +178,30 @@ def _print_error(members: Sequence[Cell], out: Console) -> None:
     label = f"{outcome.symbol} {words(outcome, first.severity)}{where}"
     targets = ", ".join(cell.target for cell in members)
     out.print(safe_text(label, outcome_style(outcome)), safe_text(targets))
-    out.print(_indented(safe_text(text.line(first.error or "", _ERROR))))
+    out.print(_indent(safe_text(text.line(first.error or "", _ERROR))))
     if first.model_frame:
         # Relative to the current directory, as the user typed it.
         near = text.line(first.model_frame, 400).removeprefix(f"{Path.cwd()}{os.sep}")
-        out.print(_indented(safe_text(f"at {near}")))
+        out.print(_indent(safe_text(f"at {near}")))
     shown = ""
     for cell in members:
         if cell.first_divergence is not None or cell.trace_skipped:
-            out.print(_indented(safe_text(f"{cell.target}: {facts.divergence(cell)}")))
+            out.print(_indent(safe_text(f"{cell.target}: {facts.divergence(cell)}")))
         if cell.trace_skipped and cell.first_divergence is None and outcome.is_red:
             out.print(safe_text(f"  trace it with: {cell.repro} --trace", "dim"), soft_wrap=True)
         if cell.vendor_frame and cell.vendor_frame != shown:
             shown = cell.vendor_frame
-            out.print(_indented(safe_text(f"raised at {text.line(shown, 300)}")))
+            out.print(_indent(safe_text(f"raised at {text.line(shown, 300)}")))
     # All members have the same error, and so the same defects.
     for line in facts.defects(first):
-        out.print(_indented(safe_text(f"- {line}")))
+        out.print(_indent(safe_text(f"- {line}")))
     for line in dict.fromkeys(line for cell in members for line in facts.known_issues(cell)):
-        out.print(_indented(safe_text(line, "yellow")))
+        out.print(_indent(safe_text(line, "yellow")))
     if outcome.is_red:
         out.print(safe_text(f"  {first.repro}", "dim"), soft_wrap=True)
 
 
-def _vacuous(cells: Sequence[Cell], out: Console) -> None:
+def _print_vacuous(cells: Sequence[Cell], out: Console) -> None:
     """Vacuous passes: which output, the reason, and advice."""
     shown = [cell for cell in cells if CellOutcome.from_cell(cell) is CellOutcome.VACUOUS]
     if not shown:
@@ -212,15 +212,15 @@ def _vacuous(cells: Sequence[Cell], out: Console) -> None:
         rows = [row for row in cell.numerics if not row.is_conclusive]
         for row in rows[:_OUTPUTS]:
             why = facts.vacuous(row) or facts.evidence(cell)
-            out.print(_indented(safe_text(why, "yellow")))
+            out.print(_indent(safe_text(why, "yellow")))
             if row.vacuous is not None:
-                out.print(_indented(safe_text(_advice(cell, row.vacuous.cause), "dim")))
+                out.print(_indent(safe_text(_choose_advice(cell, row.vacuous.cause), "dim")))
         if len(rows) > _OUTPUTS:
             more = text.count(len(rows) - _OUTPUTS, "more output")
-            out.print(_indented(safe_text(f"and {more}", "dim")))
+            out.print(_indent(safe_text(f"and {more}", "dim")))
 
 
-def _advice(cell: Cell, cause: VacuousCause) -> str:
+def _choose_advice(cell: Cell, cause: VacuousCause) -> str:
     """How to make an output conclusive on this target."""
     if cause in _ADVICE:
         return _ADVICE[cause]
@@ -232,7 +232,7 @@ def _advice(cell: Cell, cause: VacuousCause) -> str:
     return _WIDE
 
 
-def _indented(shown: Text) -> Padding:
+def _indent(shown: Text) -> Padding:
     from rich.padding import Padding
 
     return Padding(shown, (0, 0, 0, 2))

@@ -80,7 +80,7 @@ class Measure:
         return Figure(shown, format_figure, worse)
 
 
-def _lowered(cell: Cell) -> bool:
+def _is_lowered(cell: Cell) -> bool:
     return cell.program_bytes > 0
 
 
@@ -112,10 +112,10 @@ _TIME, _HELD = 0.5, 0.1
 FALLBACK = "Fallback nodes"
 MEASURES = (
     Measure("Delegation", "Delegates",
-            lambda cell: cell.delegation.delegates if _lowered(cell) else None, _count,
+            lambda cell: cell.delegation.delegates if _is_lowered(cell) else None, _count,
             is_better=None),
     Measure("Delegation", FALLBACK,
-            lambda cell: cell.delegation.undelegated_nodes if _lowered(cell) else None, _count),
+            lambda cell: cell.delegation.undelegated_nodes if _is_lowered(cell) else None, _count),
     Measure("Program", "Bytes", lambda cell: cell.program_bytes or None, _size),
     Measure("Program", "Constants", lambda cell: cell.constant_bytes, _size, is_better=None),
     Measure("Program", "Stored twice", lambda cell: cell.duplicate_constant_bytes, _size),

@@ -62,7 +62,7 @@ def _row(without: CellRow, row: CellRow, target: Target) -> tuple[str, ...]:
         _both(_bytes(before), _bytes(after)),
         _both(text.decibels(worst_sqnr(before)), text.decibels(worst_sqnr(after))),
         _both(text.measure(worst_bound_used(before)), text.measure(worst_bound_used(after))),
-        _changed(after),
+        _describe_changed_ops(after),
         "; ".join(f"{one.name}: {one.detail}" for one in after.properties if one.holds is False)
         or _KEPT[not after.properties],
     )
@@ -76,7 +76,7 @@ def _bytes(cell: Cell) -> str:
     return text.size(cell.program_bytes) if cell.program_bytes else "–"
 
 
-def _changed(cell: Cell) -> str:
+def _describe_changed_ops(cell: Cell) -> str:
     changed = [f"{op} {before} → {after}" for op, (before, after) in cell.changed_ops.items()]
     more = len(changed) - _OPS_SHOWN
     return ", ".join([*changed[:_OPS_SHOWN], *([f"{more} more"] if more > 0 else [])]) or "none"

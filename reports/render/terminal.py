@@ -45,21 +45,21 @@ def render(
     out = console or Console()
     found = RunSummary.from_run(run)
     judged = RunVerdict.from_run(found)
-    _header(found, judged, out)
-    _totals(found, out)
-    _missing(found, out)
-    _failures(found, out)
-    _gaps(found, out)
-    _models(
+    _print_header(found, judged, out)
+    _print_totals(found, out)
+    _print_missing(found, out)
+    _print_failures(found, out)
+    _print_limitations(found, out)
+    _print_models(
         models.collect_models(found, None if against is None else RunSummary.from_run(against)), out
     )
-    _pairs(found, out)
-    _slowest(found, out)
-    _largest(found, out)
+    _print_pairs(found, out)
+    _print_slowest(found, out)
+    _print_largest(found, out)
     verdict(judged, out)
 
 
-def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
+def _print_header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
     run = found.run
     out.rule(safe_text(facts.title(run), "bold"), align="left")
     grid = new_grid()
@@ -67,7 +67,7 @@ def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
         ("Folder", str(run.path)),
         ("State", "INCOMPLETE" if found.incompleteness else "complete"),
         *facts.facts(run),
-        ("Packages", packages_text(run)),
+        ("Packages", format_packages(run)),
     ]:
         style = "bold yellow" if value == "INCOMPLETE" else ""
         grid.add_row(safe_text(name, "dim"), safe_text(value, style))
@@ -76,7 +76,7 @@ def _header(found: RunSummary, judged: RunVerdict, out: Console) -> None:
         out.print(safe_text(f"! {concern}", "yellow"))
 
 
-def _totals(found: RunSummary, out: Console) -> None:
+def _print_totals(found: RunSummary, out: Console) -> None:
     totals = [line.total for line in lines(found.totals)]
     print_section(out, "Targets")
     if not totals:
@@ -84,7 +84,7 @@ def _totals(found: RunSummary, out: Console) -> None:
         return
     # Columns of zeros are left out; symbols as heads keep twelve columns within a terminal.
     shown = [outcome for outcome in CellOutcome if any(total.counts[outcome] for total in totals)]
-    table = _totals_table(totals, shown)
+    table = _make_totals_table(totals, shown)
     wide = out.options.update(max_width=1000)
     # rich silently drops columns that do not fit, and a crash could be in one of them.
     if out.measure(table, options=wide).maximum <= out.width:
@@ -107,7 +107,7 @@ def _totals(found: RunSummary, out: Console) -> None:
         out.print(safe_text(f"{CellOutcome.VACUOUS.label}: {CellOutcome.VACUOUS.meaning}", "dim"))
 
 
-def _totals_table(totals: list[Totals], shown: list[CellOutcome]) -> Table:
+def _make_totals_table(totals: list[Totals], shown: list[CellOutcome]) -> Table:
     table = new_table("target", "passed of rated")
     for outcome in shown:
         table.add_column(safe_text(outcome.symbol, outcome_style(outcome)), justify="right")
@@ -126,7 +126,7 @@ def _totals_table(totals: list[Totals], shown: list[CellOutcome]) -> Table:
     return table
 
 
-def _missing(found: RunSummary, out: Console) -> None:
+def _print_missing(found: RunSummary, out: Console) -> None:
     if not (missing := found.missing):
         return
     print_section(out, f"Not run: {text.count(len(missing), 'expected cell')} without a record")
@@ -135,7 +135,7 @@ def _missing(found: RunSummary, out: Console) -> None:
     print_more(out, len(missing) - _MISSING_SHOWN)
 
 
-def _failures(found: RunSummary, out: Console) -> None:
+def _print_failures(found: RunSummary, out: Console) -> None:
     failures = found.failures
     if not failures:
         return
@@ -156,7 +156,7 @@ def _failures(found: RunSummary, out: Console) -> None:
     print_more(out, len(failures) - FAILURES_SHOWN)
 
 
-def _gaps(found: RunSummary, out: Console) -> None:
+def _print_limitations(found: RunSummary, out: Console) -> None:
     gaps = found.limitation_groups
     if not gaps:
         return
@@ -176,7 +176,7 @@ def _gaps(found: RunSummary, out: Console) -> None:
     print_more(out, len(gaps) - _GAPS_SHOWN)
 
 
-def _models(found: models.Models, out: Console) -> None:
+def _print_models(found: models.Models, out: Console) -> None:
     listed = [model for members in found.cases.values() for model in members]
     if not listed:
         return
@@ -199,7 +199,7 @@ def _models(found: models.Models, out: Console) -> None:
         out.print(safe_text(models.OTHER_HOST, "dim"))
 
 
-def _pairs(found: RunSummary, out: Console) -> None:
+def _print_pairs(found: RunSummary, out: Console) -> None:
     shown = list(pairs.rows(found))
     if not shown:
         return
@@ -210,7 +210,7 @@ def _pairs(found: RunSummary, out: Console) -> None:
         out.print(safe_text(f"    outputs differ by {relative} (rel. Frobenius), cosine {cosine}"))
 
 
-def _slowest(found: RunSummary, out: Console) -> None:
+def _print_slowest(found: RunSummary, out: Console) -> None:
     slowest = found.slowest(_SLOWEST_SHOWN)
     if not slowest:
         return
@@ -223,7 +223,7 @@ def _slowest(found: RunSummary, out: Console) -> None:
         out.print(safe_text(f"{text.seconds(row.cell.seconds):>12}  {row.id}{most}"))
 
 
-def _largest(found: RunSummary, out: Console) -> None:
+def _print_largest(found: RunSummary, out: Console) -> None:
     largest = found.largest(_LARGEST_SHOWN)
     if not largest:
         return
@@ -240,6 +240,6 @@ def verdict(judged: RunVerdict, out: Console) -> None:
     out.print(safe_text(f" {judged.headline} ", style), safe_text(judged.sentence))
 
 
-def packages_text(run: Run) -> str:
+def format_packages(run: Run) -> str:
     """The installed packages of a run, on one line."""
     return ", ".join(f"{name} {version}" for name, version in facts.packages(run))

@@ -10,7 +10,7 @@ from harness.record.run import Run
 from reports import facts, text
 from reports.console import new_grid, new_table, outcome_style, print_section, safe_text
 from reports.outcome import CellOutcome, words
-from reports.render.terminal import packages_text
+from reports.render.terminal import format_packages
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -43,7 +43,7 @@ def show(cell: Cell, console: Console | None = None, run: Run | None = None) -> 
                 out.print(each)
     if run is not None:
         print_section(out, "Environment")
-        out.print(_grid([*facts.facts(run), ("Packages", packages_text(run))]))
+        out.print(_grid([*facts.facts(run), ("Packages", format_packages(run))]))
     print_section(out, "Run it again")
     out.print(safe_text(cell.repro, "bold"), soft_wrap=True)
     if any(row.problem for row in cell.numerics) and cell.first_divergence is None:

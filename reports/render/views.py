@@ -87,7 +87,7 @@ def cell_view(row: CellRow, run: Run, texts: Texts) -> dict[str, Any]:
         "numerics": [
             _numbers(item, len({each.call for each in cell.numerics})) for item in outputs
         ],
-        "used": [_used(item) for item in outputs],
+        "used": [_round_bound_used(item) for item in outputs],
         "bad": [at for at, item in enumerate(outputs) if item.exceeding or item.problem],
         "notes": [note for item in outputs for note in _notes(item, cell.error or "")]
         + ([f"and {text.count(more, 'more output')}"] if more > 0 else []),
@@ -179,7 +179,7 @@ def _numbers(item: Numerics, calls: int) -> list[str]:
     ]
 
 
-def _used(item: Numerics) -> int:
+def _round_bound_used(item: Numerics) -> int:
     """The bound used in percent, for a bar: rounded; 101 if an element exceeds its bound."""
     if item.exceeding or not math.isfinite(item.bound_used):
         return 101

@@ -27,10 +27,10 @@ def environments(runs: Sequence[Run]) -> Frame:
         name = facts.title(run)
         info = run.info
         for part in info.merged_from:
-            title = _unused(f"{name} ({part.name})", columns)
+            title = _find_free_name(f"{name} ({part.name})", columns)
             columns[title] = _facts(part.environment, part.seed, part.started, part.backends)
         if not info.merged_from:
-            title = _unused(name, columns)
+            title = _find_free_name(name, columns)
             columns[title] = _facts(info.environment, info.seed, info.started, info.backends)
     names = list(dict.fromkeys(name for column in columns.values() for name in column))
     rows = [[column.get(name, "") for column in columns.values()] for name in names]
@@ -40,7 +40,7 @@ def environments(runs: Sequence[Run]) -> Frame:
     return table
 
 
-def _unused(name: str, columns: dict[str, dict[str, str]]) -> str:
+def _find_free_name(name: str, columns: dict[str, dict[str, str]]) -> str:
     # Two folders may have the same name, and a run may be called "differs".
     made, number = name, 2
     while made in columns or made == "differs":

@@ -100,7 +100,7 @@ def _plain(node: Node) -> list[Node]:
     return [part for part in _parts(node) if part.type not in _QUALIFIERS]
 
 
-def _taken_apart(node: Node) -> tuple[list[str], list[Node]]:
+def _take_apart(node: Node) -> tuple[list[str], list[Node]]:
     """Return the types of a node and its parts, for pattern matching, and the parts."""
     parts = node.children
     types = [node.type, *(part.type for part in parts)]
@@ -109,7 +109,7 @@ def _taken_apart(node: Node) -> tuple[list[str], list[Node]]:
     return types, parts
 
 
-def _listed(node: Node) -> list[Node]:
+def _list_parts(node: Node) -> list[Node]:
     """Return the items of a list, without brackets and commas."""
     return [part for part in node.children if part.type not in _BETWEEN][1:-1]
 
@@ -118,9 +118,9 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode()
 
 
-def _broken(node: Node) -> Iterator[Node]:
+def _find_broken(node: Node) -> Iterator[Node]:
     """Yield the smallest nodes that the parser could not read or inserted itself."""
-    inner = [found for part in node.children if part.has_error for found in _broken(part)]
+    inner = [found for part in node.children if part.has_error for found in _find_broken(part)]
     if inner or node.is_error or node.is_missing:
         yield from inner or [node]
 
@@ -157,7 +157,7 @@ class _Reader:
         while True:
             root = _parser().parse(code).root_node
             if root.has_error:
-                raise self.error(next(_broken(root), root), "this is no C++")
+                raise self.error(next(_find_broken(root), root), "this is no C++")
             try:
                 return self.defined(name, root)
             except _Misread as misread:
@@ -172,7 +172,7 @@ class _Reader:
         raise self.error(root)
 
     def parameters(self, node: Node) -> tuple[str, ...]:
-        return tuple(self.declared(part) for part in _listed(node))
+        return tuple(self.declared(part) for part in _list_parts(node))
 
     def declared(self, node: Node) -> str:
         """Return the name that a parameter or declarator declares."""
@@ -196,11 +196,11 @@ class _Reader:
 
     def body(self, node: Node) -> tuple[Statement, ...]:
         """Parse a block or one statement."""
-        parts = _listed(node) if node.type == "compound_statement" else [node]
+        parts = _list_parts(node) if node.type == "compound_statement" else [node]
         return tuple(self.statement(part) for part in parts if _text(part) != ";")
 
     def statement(self, node: Node) -> Statement:
-        line, (types, parts) = self.line(node), _taken_apart(node)
+        line, (types, parts) = self.line(node), _take_apart(node)
         match types:
             case ["compound_statement", *_]:
                 return CppBlock(self.body(node), line)
@@ -226,13 +226,13 @@ class _Reader:
         raise self.error(node)
 
     def condition(self, node: Node) -> Expression:
-        return self.expression(self.only(node, _listed(node)))
+        return self.expression(self.only(node, _list_parts(node)))
 
     def declaration(self, node: Node, line: int) -> Declare:
         kind, *declarators, _ = _plain(node)
         type_name, declarator = self.name(kind), self.only(node, declarators)
         value: Expression | None
-        types, parts = _taken_apart(declarator)
+        types, parts = _take_apart(declarator)
         match types:
             case ["init_declarator", _, "=", _]:
                 value = self.expression(parts[2])
@@ -262,7 +262,7 @@ class _Reader:
         return CallOf(Name(type_name), given)
 
     def expressions(self, node: Node) -> tuple[Expression, ...]:
-        return tuple(self.expression(part) for part in _listed(node))
+        return tuple(self.expression(part) for part in _list_parts(node))
 
     def name_or_literal(self, node: Node, types: list[str]) -> Expression | None:
         match types:
@@ -281,7 +281,7 @@ class _Reader:
         return None
 
     def expression(self, node: Node) -> Expression:  # noqa: C901 (a case for each form of C++)
-        types, parts = _taken_apart(node)
+        types, parts = _take_apart(node)
         if (operand := self.name_or_literal(node, types)) is not None:
             return operand
         match types:
@@ -298,7 +298,7 @@ class _Reader:
             case ["field_expression", _, "." | "->", "field_identifier"]:
                 return Member(self.expression(parts[0]), _text(parts[2]))
             case ["subscript_expression", _, "subscript_argument_list"]:
-                index = self.only(node, _listed(parts[1]))
+                index = self.only(node, _list_parts(parts[1]))
                 return CppIndex(self.expression(parts[0]), self.expression(index))
             case ["initializer_list", *_]:
                 return Braces(self.expressions(node))
@@ -330,7 +330,7 @@ class _Reader:
         if function.type == "template_function":
             name, arguments = _parts(function)
             if _text(name) in _CASTS and len(given) == 1:
-                return Cast(self.type(self.only(arguments, _listed(arguments))), given[0])
+                return Cast(self.type(self.only(arguments, _list_parts(arguments))), given[0])
         called = self.expression(function)
         return self.made(called.id, given) if isinstance(called, Name) else CallOf(called, given)
 
@@ -342,7 +342,7 @@ class _Reader:
 
     def string(self, node: Node) -> str:
         """Return the text between the quotes, with escapes as written."""
-        types, parts = _taken_apart(node)
+        types, parts = _take_apart(node)
         match types:
             case ["concatenated_string", *_]:
                 return "".join(map(self.string, parts))
@@ -361,7 +361,7 @@ class _Reader:
 
     def name(self, node: Node, scope: str = "") -> str:
         """Return a name with its qualifiers, without template arguments."""
-        types, parts = _taken_apart(node)
+        types, parts = _take_apart(node)
         match types:
             case ["identifier" | "type_identifier" | "namespace_identifier" | "primitive_type"]:
                 return scope + _text(node)

@@ -157,14 +157,14 @@ def _pipeline(asked: _Asked, linears: dict[str, str]) -> Any:
     }
     methods["get_supported_fallback_kernels"] = staticmethod(lambda: asked)
     methods["get_custom_passes"] = staticmethod(
-        lambda specs: _noting_linears(MetalBackend.get_custom_passes(specs), linears)
+        lambda specs: _record_linears(MetalBackend.get_custom_passes(specs), linears)
     )
     methods["move_program_to_device"] = staticmethod(_move)
     methods["codesign_so"] = staticmethod(lambda path, specs: None)
     return type("Pipeline", (AotiBackend,), methods)
 
 
-def _noting_linears(passes: Sequence[Any], linears: dict[str, str]) -> list[Any]:
+def _record_linears(passes: Sequence[Any], linears: dict[str, str]) -> list[Any]:
     """Surround the passes by two that record which linear node became which matmul node."""
     known: set[str] = set()
     before: list[str] = []

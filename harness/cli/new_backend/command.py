@@ -53,7 +53,7 @@ def new_backend(name: str, into: Path | None) -> None:
 
 def render_templates(name: str) -> dict[str, str]:
     """Render all files of the repository, by path, in reading order."""
-    templates = _environment()
+    templates = _make_environment()
     package = f"conform_{name}"
     words = {"name": name, "dashed": name.replace("_", "-"), "package": package}
     found = {
@@ -62,7 +62,7 @@ def render_templates(name: str) -> dict[str, str]:
     }
     return {
         re.sub(f"^{_PACKAGE}/", f"{package}/", path): found[path]
-        for path in sorted(found, key=_reading_order)
+        for path in sorted(found, key=_get_reading_order)
     }
 
 
@@ -77,12 +77,12 @@ _ORDER = (
 )
 
 
-def _reading_order(path: str) -> tuple[int, str]:
+def _get_reading_order(path: str) -> tuple[int, str]:
     name = path.rpartition("/")[2]
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), path)
 
 
-def _environment() -> Environment:
+def _make_environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     return Environment(

@@ -42,7 +42,7 @@ def print_program(program: Path, *, as_json: bool, listings: bool) -> None:
     from harness.execution.any_program.description import describe_program
 
     data = _read(program)
-    with _naming_file(program):
+    with _name_file_in_errors(program):
         found = describe_program(data, listings=listings)
     if as_json:
         import msgspec
@@ -111,11 +111,11 @@ def execute(
     if out is not None:
         output_files.check_suffix(out)
     data = _read(program)
-    with _naming_file(program):
+    with _name_file_in_errors(program):
         parsed = run.load_method(data, method)
         executors = require_runtimes(payload.id for payload in parsed.delegates)
     calls = _calls(parsed, program, files, seed if random else None)
-    with _naming_file(program):
+    with _name_file_in_errors(program):
         execution = run.run_method(data, parsed, calls, timeout)
     program_text.show_outputs(parsed, execution, executors, Console())
     if out is not None:
@@ -138,7 +138,7 @@ def _read(path: Path) -> bytes:
 
 
 @contextmanager
-def _naming_file(path: Path) -> Iterator[None]:
+def _name_file_in_errors(path: Path) -> Iterator[None]:
     """Prefix errors about the program with its path."""
     try:
         yield

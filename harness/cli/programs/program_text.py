@@ -26,12 +26,12 @@ def show(path: Path, program: ProgramFacts, out: Console) -> None:
     named = program.named_data
     for name, value in (
         ("size", _bytes(program.bytes)),
-        ("constants", _amount(program.constants.count, program.constants.bytes, "tensor")),
+        ("constants", _format_amount(program.constants.count, program.constants.bytes, "tensor")),
         (
             "initial state",
-            _amount(program.initial_state.count, program.initial_state.bytes, "buffer"),
+            _format_amount(program.initial_state.count, program.initial_state.bytes, "buffer"),
         ),
-        ("named data", _amount(len(named), sum(named.values()), "blob")),
+        ("named data", _format_amount(len(named), sum(named.values()), "blob")),
     ):
         grid.add_row(name, value)
     if program.external:
@@ -136,7 +136,7 @@ def _type(value: ValueFacts) -> str:
     return f"{value.dtype} {'at most ' if value.dynamic else ''}{tuple(value.shape)}{order}"
 
 
-def _amount(count: int, size: int, noun: str) -> str:
+def _format_amount(count: int, size: int, noun: str) -> str:
     return f"{text.count(count, noun)}, {_bytes(size)}" if count else "none"
 
 

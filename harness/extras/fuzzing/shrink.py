@@ -53,7 +53,7 @@ def _remove_step(program: GeneratedProgram, index: int) -> Iterator[GeneratedPro
     operands.
     """
     step = program.steps[index]
-    made, given = _assigned_name(step), _NAME.findall(_expression(step))
+    made, given = _find_assigned_name(step), _NAME.findall(_expression(step))
     steps = (*program.steps[:index], *program.steps[index + 1 :])
     read = made is not None and (
         made in program.returns or any(_reads(each, made) for each in steps)
@@ -72,14 +72,14 @@ def _clean_up(program: GeneratedProgram) -> GeneratedProgram:
     """Remove statements without effect and unused inputs and buffers, and renumber names."""
     steps = list(program.steps)
     for index in reversed(range(len(steps))):
-        made, later = _assigned_name(steps[index]), steps[index + 1 :]
+        made, later = _find_assigned_name(steps[index]), steps[index + 1 :]
         is_read = made in program.returns or any(_reads(each, str(made)) for each in later)
         if made is not None and not is_read and not re.search(r"\w_\(", steps[index]):
             del steps[index]
     text = "\n".join((*steps, *program.returns))
     inputs = [at for at in range(len(program.inputs)) if re.search(rf"\bx{at}\b", text)] or [0]
     names = {f"x{at}": f"x{new}" for new, at in enumerate(inputs)}
-    values = [made for made in map(_assigned_name, steps) if made is not None]
+    values = [made for made in map(_find_assigned_name, steps) if made is not None]
     names |= {name: f"v{new}" for new, name in enumerate(values)}
     buffers = [(name, made) for name, made in program.state if re.search(rf"\b{name}\b", text)]
 
@@ -95,14 +95,14 @@ def _clean_up(program: GeneratedProgram) -> GeneratedProgram:
     )
 
 
-def _assigned_name(step: str) -> str | None:
+def _find_assigned_name(step: str) -> str | None:
     """Return the name that a statement assigns; None for one that only writes in place."""
     match = re.match(r"(v\d+) = ", step)
     return None if match is None else match[1]
 
 
 def _expression(step: str) -> str:
-    return step.partition(" = ")[2] if _assigned_name(step) else step
+    return step.partition(" = ")[2] if _find_assigned_name(step) else step
 
 
 def _reads(step: str, name: str) -> bool:

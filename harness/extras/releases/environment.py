@@ -127,7 +127,7 @@ class _LinkedPackages:
             tops = _top_level_entries(importlib.metadata.distribution(name))
         except importlib.metadata.PackageNotFoundError:
             return
-        shared = {top for top in tops if top in self.origin} & _shared_entries()
+        shared = {top for top in tops if top in self.origin} & _find_shared_entries()
         if shared:
             raise ReleaseError(
                 f"{name} must be replaced, but {', '.join(sorted(shared))} belongs to other "
@@ -178,7 +178,7 @@ def _top_level_entries(distribution: importlib.metadata.Distribution) -> set[str
     return {each[0] for each in parts if each and each[0] not in ("..", "__pycache__")}
 
 
-def _shared_entries() -> set[str]:
+def _find_shared_entries() -> set[str]:
     """Return the entries with files of several distributions."""
     owners = Counter(
         top

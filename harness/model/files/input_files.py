@@ -89,7 +89,7 @@ def _check(where: str, value: Any) -> None:
             )
 
 
-def _pickled(path: Path) -> CallArguments:
+def _load_pickle(path: Path) -> CallArguments:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
@@ -107,20 +107,20 @@ def _pickled(path: Path) -> CallArguments:
         case list() | tuple():
             return tuple(loaded), {}
         case {"args": list() | tuple() as args, "kwargs": dict() as kwargs} if len(loaded) == 2:
-            return tuple(args), _named(kwargs)
+            return tuple(args), _check_names(kwargs)
         case dict():
-            return _numbered(_named(loaded))
+            return _sort_numbered(_check_names(loaded))
         case _:
             return (loaded,), {}
 
 
-def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
+def _check_names(values: Mapping[Any, Any]) -> dict[str, Any]:
     if strange := [key for key in values if not isinstance(key, str)]:
         raise InputError(f"a dict of inputs has the key {strange[0]!r}; keys are names")
     return dict(values)
 
 
-def _numbered(values: Mapping[str, Any]) -> CallArguments:
+def _sort_numbered(values: Mapping[str, Any]) -> CallArguments:
     """Values whose names are ``0``, ``1``, ... or as ``numpy.savez`` numbers them come first."""
     numbers = {
         int(found[1]): name
@@ -150,7 +150,7 @@ def _arrays(path: Path) -> CallArguments:
         if isinstance(loaded, numpy.ndarray):
             raise InputError("it is one array; name it .npy")
         with loaded as archive:
-            return _numbered({name: _tensor(archive[name]) for name in archive.files})
+            return _sort_numbered({name: _tensor(archive[name]) for name in archive.files})
 
 
 def _tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
@@ -168,12 +168,12 @@ def _tensor(array: numpy.ndarray[Any, Any]) -> torch.Tensor:
 def _safetensors(path: Path) -> CallArguments:
     from safetensors.torch import load_file
 
-    return _numbered(load_file(path))
+    return _sort_numbered(load_file(path))
 
 
 _READERS: dict[str, Callable[[Path], CallArguments | media.Array]] = {
-    ".pt": _pickled,
-    ".pth": _pickled,
+    ".pt": _load_pickle,
+    ".pth": _load_pickle,
     ".npy": _array,
     ".npz": _arrays,
     ".safetensors": _safetensors,

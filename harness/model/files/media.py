@@ -76,7 +76,7 @@ def read_audio(path: Path) -> Array:
         samples = wide.view("<i4").reshape(-1)
     else:
         samples = numpy.frombuffer(data, {1: "u1", 2: "<i2", 4: "<i4"}[width])
-    return Array(_scaled(samples.reshape(-1, channels)), "audio")
+    return Array(_scale_samples(samples.reshape(-1, channels)), "audio")
 
 
 def _audio_of_scipy(path: Path) -> Array:
@@ -88,10 +88,10 @@ def _audio_of_scipy(path: Path) -> Array:
             "pip install scipy"
         ) from error
     samples = wavfile.read(path)[1]
-    return Array(_scaled(samples.reshape(len(samples), -1)), "audio")
+    return Array(_scale_samples(samples.reshape(len(samples), -1)), "audio")
 
 
-def _scaled(samples: numpy.ndarray) -> torch.Tensor:  # type: ignore[type-arg]  # any of wave's
+def _scale_samples(samples: numpy.ndarray) -> torch.Tensor:  # type: ignore[type-arg]  # any of wave's
     """Samples (time, channels) as float32 (channels, time), integers scaled to [-1, 1)."""
     wide = samples.astype(numpy.float64)
     if samples.dtype.kind == "u":

@@ -67,7 +67,7 @@ def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
         operators = _find_non_core_operators(mine, config)
         if operators and operators <= _find_non_core_operators(undelegated(), EdgeCompileConfig()):
             return (
-                f"{_listing(operators)}: not core ATen, and nothing decomposes it; ExecuTorch's "
+                f"{_join_names(operators)}: not core ATen, and nothing decomposes it; ExecuTorch's "
                 "edge dialect refuses it"
             )
     else:
@@ -80,10 +80,10 @@ def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
             _needs_kernels_itself(tester.exported, missing, kernels)
             or missing <= _find_kernels(undelegated()).keys()
         ):
-            return f"the ExecuTorch runtime has no kernel for {_listing(missing)}"
+            return f"the ExecuTorch runtime has no kernel for {_join_names(missing)}"
     dtypes = _find_unsupported_dtypes(mine)
     if dtypes and dtypes <= _find_unsupported_dtypes(undelegated()):
-        return f"ExecuTorch's edge dialect has no tensors of {_listing(dtypes)}"
+        return f"ExecuTorch's edge dialect has no tensors of {_join_names(dtypes)}"
     return None
 
 
@@ -209,5 +209,5 @@ def _find_unsupported_dtypes(program: ExportedProgram) -> set[str]:
     }
 
 
-def _listing(names: set[str]) -> str:
+def _join_names(names: set[str]) -> str:
     return ", ".join(sorted(names))

@@ -56,7 +56,9 @@ class AlterationCheck:
 
     def record_before_call(self) -> None:
         """Take the checksums of new tensors; all others were checked after the last call."""
-        new = ((name, value) for name, value in self._tracked_values() if name not in self._before)
+        new = (
+            (name, value) for name, value in self._list_tracked_values() if name not in self._before
+        )
         self._before |= _state(new, self._sums)
 
     def check_after_call(self, call: str) -> None:
@@ -69,7 +71,7 @@ class AlterationCheck:
             AlteredByCall: the call changed tensors or flags.
         """
         before, self._sums = self._before, {}
-        self._before = now = _state(self._tracked_values(), self._sums)
+        self._before = now = _state(self._list_tracked_values(), self._sums)
         names = [*before, *(name for name in now if name not in before)]
         changed = [name for name in names if before.get(name) != now.get(name)]
         # A program shares tensors with the module; report them by the module's names only.
@@ -77,7 +79,7 @@ class AlterationCheck:
         if changed:
             raise AlteredByCall(call, own or changed)
 
-    def _tracked_values(self) -> Iterator[tuple[str, Any]]:
+    def _list_tracked_values(self) -> Iterator[tuple[str, Any]]:
         module = self._built.module
         for path, part in module.named_modules():
             yield f"training of {path or 'the module'}", part.training

@@ -77,7 +77,7 @@ def compare_form(
         returned = run_calls(form, calls, seed)
         if all(one.equals(other) for one, other in zip(returned, expected, strict=True)):
             return Intermediate(name=name, identical=original.reference is not None)
-        changed = _written_inputs(expected) | _written_inputs(returned)
+        changed = _find_written_inputs(expected) | _find_written_inputs(returned)
         if any(call.inputs.keys() != changed for call in returned):
             returned = run_calls(form, calls, seed, changed)
     first, values = returned[0], [collect_values(call) for call in returned]
@@ -95,7 +95,7 @@ def compare_form(
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
 
-def _written_inputs(runs: Sequence[CallResult]) -> set[int]:
+def _find_written_inputs(runs: Sequence[CallResult]) -> set[int]:
     return {position for call in runs for position in call.inputs}
 
 

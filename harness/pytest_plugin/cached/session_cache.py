@@ -46,8 +46,8 @@ class SessionCache:
         # Read before torch is imported, as it sets some of them.
         self.variables = platform_facts.describe_variables()
         self.sources = Sources(list_suite_folders(config), config.rootpath)
-        self.store = _store(config)
-        self.run = _resumed(config, self.compute_digests)
+        self.store = _open_store(config)
+        self.run = _load_resumed_run(config, self.compute_digests)
         self._keys: CacheKeys | None = None
         self._problem = ""
         if self.store is not None:
@@ -105,7 +105,7 @@ class SessionCache:
             states: states of the backends where the cells run.
         """
         cells = {nodeid: name for nodeid in nodeids if (name := get_cell_id(nodeid))}
-        there = {} if self.run is None else self._recorded(self.run, cells)
+        there = {} if self.run is None else self._load_recorded(self.run, cells)
         if self.store is not None:
             self._keys = self.make_keys(states)
             others = {nodeid: name for nodeid, name in cells.items() if nodeid not in there}
@@ -163,7 +163,7 @@ class SessionCache:
             return
         basis = (
             self._keys.claims_key(nodeid, get_cell_settings(self.config).selected)
-            if _counts(claim)
+            if _counts_cells(claim)
             else ""
         )
         run = Path(self.config.getoption("run_dir")).resolve().name
@@ -197,7 +197,7 @@ class SessionCache:
         if self._problem:
             yield f"conform: {self._problem}"
 
-    def _recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
+    def _load_recorded(self, run: Run, cells: Mapping[str, str]) -> dict[str, ReusedCell]:
         claims = Recorder.read_claims(run.path)
         records = {cell.id: cell for cell in run.cells}
         return {
@@ -242,12 +242,12 @@ def get_conditions(config: pytest.Config) -> Conditions:
     )
 
 
-def _counts(claim: str) -> bool:
+def _counts_cells(claim: str) -> bool:
     """Whether a claim counts the cells of its known issue, so that it depends on other cells."""
     return bool(claim) and LimitationClaim.from_json(claim).declared
 
 
-def _store(config: pytest.Config) -> ResultStore | None:
+def _open_store(config: pytest.Config) -> ResultStore | None:
     place = config.getoption("result_cache")
     if not config.getoption("incremental"):
         if place:
@@ -257,7 +257,7 @@ def _store(config: pytest.Config) -> ResultStore | None:
     return None if config.getoption("keep") == "all" else ResultStore(place or find_default_place())
 
 
-def _resumed(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
+def _load_resumed_run(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
     folder = config.getoption("resume")
     if not folder:
         return None

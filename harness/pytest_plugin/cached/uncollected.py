@@ -102,7 +102,7 @@ def restrict_collection(config: pytest.Config, files: list[str]) -> None:
 def skip_cached_collection(config: pytest.Config, session_cache: SessionCache) -> None:
     """Register the plugin that skips collection of cached cells, unless all must be collected."""
     # Computed before the plugin adds arguments for xdist's workers.
-    key = config.stash[_COLLECTION_KEY] = _key(config, session_cache)
+    key = config.stash[_COLLECTION_KEY] = _compute_key(config, session_cache)
     content = (
         session_cache.store.load_collection(key)
         if key and session_cache.store is not None
@@ -139,12 +139,12 @@ def store_collection(
         session_cache.store.store_collection(key, msgspec.json.encode(collection))
 
 
-def _key(config: pytest.Config, session_cache: SessionCache) -> str:
+def _compute_key(config: pytest.Config, session_cache: SessionCache) -> str:
     """Digest all dependencies of collection; empty if they are not all reused."""
     is_incompatible = any(config.getoption(name, None) for name in _INCOMPATIBLE)
     if session_cache.store is None or session_cache.run is not None or is_incompatible:
         return ""
-    arguments = list(_relevant_arguments(config))
+    arguments = list(_list_relevant_arguments(config))
     start, folders = config.invocation_params.dir, list_suite_folders(config)
     named = [(start / str(name).partition("::")[0]).resolve() for name in config.args]
     if any(text.startswith("@") for text in arguments) or not all(
@@ -171,7 +171,7 @@ def _key(config: pytest.Config, session_cache: SessionCache) -> str:
     return hashlib.sha256("\0".join(found).encode()).hexdigest()
 
 
-def _relevant_arguments(config: pytest.Config) -> Iterator[str]:
+def _list_relevant_arguments(config: pytest.Config) -> Iterator[str]:
     """Yield the arguments of the session that can affect its collection."""
     is_value = False
     for text in map(str, config.invocation_params.args):

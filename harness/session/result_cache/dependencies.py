@@ -327,7 +327,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 @functools.cache
-def _installed_places() -> tuple[Path, ...]:
+def _find_installed_places() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     named = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     return tuple(Path(name).resolve() for name in [*named, *_user_sites()])
@@ -340,4 +340,4 @@ def _user_sites() -> list[str]:
 def _is_installed(path: Path) -> bool:
     """Return whether it is part of Python or of a distribution, whose version then identifies
     it."""
-    return any(path.is_relative_to(place) for place in _installed_places())
+    return any(path.is_relative_to(place) for place in _find_installed_places())

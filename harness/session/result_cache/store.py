@@ -223,7 +223,7 @@ class ResultStore:
             except Exception as error:
                 raise UsageError(f"cannot list {self.place}: {error}") from error
             for path, facts in found.items():
-                yield str(path), int(facts.get("size") or 0), now - _moment(facts, now)
+                yield str(path), int(facts.get("size") or 0), now - _get_last_use(facts, now)
 
 
 def _protocols(files: Any) -> tuple[str, ...]:
@@ -242,7 +242,7 @@ def _replace(path: str, content: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _moment(facts: dict[str, Any], now: float) -> float:
+def _get_last_use(facts: dict[str, Any], now: float) -> float:
     """Return the time of a file's last use in seconds since the epoch, as its place records it."""
     for name in ("mtime", "LastModified", "updated", "last_modified", "created"):
         value = facts.get(name)

@@ -127,9 +127,9 @@ class ModuleSource:
         if node.target in _INFIX and len(args) == 2:
             return [f"{node.name} = {args[0]} {_INFIX[node.target]} {args[1]}"]
         args += [f"{key}={self._text(item, names)}" for key, item in node.kwargs.items()]
-        return _wrap(f"{node.name} = {self._called(node.target)}(", args, ")")
+        return _wrap(f"{node.name} = {self._write_callee(node.target)}(", args, ")")
 
-    def _called(self, target: Any) -> str:
+    def _write_callee(self, target: Any) -> str:
         if isinstance(target, OpOverload):
             self.namespaces.add(target.namespace)
             return f"torch.ops.{target}"

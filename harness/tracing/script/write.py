@@ -97,7 +97,7 @@ def _text(cell: RecordedCell, script: Script, values: ScriptTensors, about: Sequ
     source = ModuleSource(values)
     source.add_class(cell.graph, "Model")
     # The model comes first, then how it is lowered and run; data and helpers follow.
-    shown = [*source.lines, *_lowering_code(cell, script)]
+    shown = [*source.lines, *_write_lowering(cell, script)]
     data = [*_call_data(cell, values), *_bound_data(cell, values), *_main_code(cell, source)]
     if values.external:
         data.insert(0, f'{TENSORS} = torch.load(Path(__file__).with_suffix(".pt"))')
@@ -109,11 +109,11 @@ def _text(cell: RecordedCell, script: Script, values: ScriptTensors, about: Sequ
     if preamble:
         imports += ["\n", preamble, ""]
     own = [line for line in script.imports if _is_used(line, body + preamble)]
-    parts = [*_docstring(cell, about), *imports, *own, "\n", body]
+    parts = [*_write_docstring(cell, about), *imports, *own, "\n", body]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _docstring(cell: RecordedCell, about: Sequence[str]) -> Iterator[str]:
+def _write_docstring(cell: RecordedCell, about: Sequence[str]) -> Iterator[str]:
     runner = cell.runner
     observed = cell.problem or "nothing is wrong"
     runtime = runner.backend.availability().runtime
@@ -208,7 +208,7 @@ def _strip_header(text: str) -> str:
     return "" if first is None else "\n" + "\n".join(lines[first:]).strip() + "\n"
 
 
-def _lowering_code(cell: RecordedCell, script: Script) -> Iterator[str]:
+def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
     shapes = _dynamic_shapes(cell)
     dynamic = f", dynamic_shapes={shapes}" if shapes else ""
     yield "def export(module):"
@@ -297,12 +297,12 @@ def _bound_data(cell: RecordedCell, values: ScriptTensors) -> Iterator[str]:
         yield "    ("
         for index in order:
             bound = bounds[index]
-            yield f"        {'None' if bound is None else values.format(_rounded_up(bound), 8)},"
+            yield f"        {'None' if bound is None else values.format(_round_up(bound), 8)},"
         yield "    ),"
     yield "]\n\n"
 
 
-def _rounded_up(bound: torch.Tensor) -> torch.Tensor:
+def _round_up(bound: torch.Tensor) -> torch.Tensor:
     """Return a bound in float32, with no element smaller."""
     single = bound.float()
     above = torch.nextafter(single, torch.tensor(torch.inf))

@@ -191,8 +191,8 @@ def diff(
             compared += 1
             timed = timed_runs and (times_across_hosts or times_comparable(old, new, (a, b)))
             untimed[b.target] += not timed
-            found += _measured(name, a, b, limits(b.target), times=timed)
-        changes += _folded(found)
+            found += _compare_measures(name, a, b, limits(b.target), times=timed)
+        changes += _fold_changes(found)
     changes.sort(key=lambda change: change.order)
     remarks = []
     if not timed_runs:
@@ -206,7 +206,7 @@ def diff(
     return Diff(old, new, environment_changes(old, new), changes, remarks, compared, +untimed)
 
 
-def _folded(found: list[Change]) -> list[Change]:
+def _fold_changes(found: list[Change]) -> list[Change]:
     """The changes of one cell, with consequences attached to the change that causes them."""
     if not found or not found[0].kind.has_consequences:
         return found
@@ -222,7 +222,7 @@ def _always(limits: Thresholds) -> Callable[[str], Thresholds]:
     return lambda target: limits
 
 
-def _measured(
+def _compare_measures(
     name: str, before: CellFacts, after: CellFacts, limits: Thresholds, *, times: bool
 ) -> Iterable[Change]:
     for item in find_regressions(before, after, limits, times=times):

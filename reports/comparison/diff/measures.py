@@ -162,7 +162,7 @@ def _sqnr(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regression 
     drop = _drop(min(old.sqnr_db, limits.sqnr_ceiling_db), min(new.sqnr_db, limits.sqnr_ceiling_db))
     if math.isnan(new.sqnr_db):
         drop = math.inf
-    return _fallen(ChangeKind.NUMERICS_WORSE, old, new, (old.sqnr_db, new.sqnr_db), drop,
+    return _find_fall(ChangeKind.NUMERICS_WORSE, old, new, (old.sqnr_db, new.sqnr_db), drop,
                    limits.sqnr_drop_db)  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regressi
     drop = math.inf if math.isnan(b) else _drop(
         min(a, limits.sqnr_ceiling_db), min(b, limits.sqnr_ceiling_db)
     )  # fmt: skip
-    return _fallen(ChangeKind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
+    return _find_fall(ChangeKind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
 
 
 def _drop(old: float, new: float) -> float:
@@ -182,7 +182,7 @@ def _drop(old: float, new: float) -> float:
     return 0.0 if old == new else old - new
 
 
-def _fallen(
+def _find_fall(
     kind: ChangeKind,
     old: OutputFacts,
     new: OutputFacts,
@@ -194,7 +194,7 @@ def _fallen(
         return None
     a, b = values
     by = f" (−{drop:.1f} dB)" if math.isfinite(drop) and math.isfinite(a - b) else ""
-    detail = f"SQNR {text.decibels(a)} → {text.decibels(b)}{by}, {_where(new)}"
+    detail = f"SQNR {text.decibels(a)} → {text.decibels(b)}{by}, {_describe_output(new)}"
     return Regression(kind, detail, a, b, "dB", drop)
 
 
@@ -205,11 +205,11 @@ def _bound(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regression
     rise = math.inf if math.isnan(b) else -_drop(a, b)
     if rise <= 0 or rise < limits.bound_used_up:
         return None
-    detail = f"error uses {text.bound_use(a)} → {text.bound_use(b)}, {_where(new)}"
+    detail = f"error uses {text.bound_use(a)} → {text.bound_use(b)}, {_describe_output(new)}"
     return Regression(ChangeKind.BOUND_UP, detail, a, b, "× bound", rise)
 
 
-def _where(item: OutputFacts) -> str:
+def _describe_output(item: OutputFacts) -> str:
     return f"output {item.output} of call {item.call}"
 
 

@@ -42,13 +42,13 @@ def select_changes(
     wanted = set(kinds)
     changes = [
         change
-        for change in (each for one in found.changes for each in _apart(one, wanted))
+        for change in (each for one in found.changes for each in _split_change(one, wanted))
         if (not wanted or change.kind in wanted)
         and (target is None or matches_any_glob(target, change.target))
     ]
     return dataclasses.replace(found, changes=changes)
 
 
-def _apart(change: Change, wanted: Collection[ChangeKind]) -> Iterable[Change]:
+def _split_change(change: Change, wanted: Collection[ChangeKind]) -> Iterable[Change]:
     """A change; if its kind is not wanted, the changes that follow from it."""
     return change.followers if wanted and change.kind not in wanted else [change]

@@ -33,11 +33,11 @@ def render(judged: Judgement) -> list[str]:
 
 def format_command(level: str, title: str, message: str) -> str:
     """Format one workflow command; texts are escaped, so that they cannot start another."""
-    name = _escaped(text.line(title, 200)).replace(":", "%3A").replace(",", "%2C")
-    return f"::{level} title={name}::{_escaped(text.clean(message, _LENGTH))}"
+    name = _escape(text.line(title, 200)).replace(":", "%3A").replace(",", "%2C")
+    return f"::{level} title={name}::{_escape(text.clean(message, _LENGTH))}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -114,7 +114,10 @@ def judge(
     """
     today = today or datetime.datetime.now(datetime.UTC).date()
     subset = policy.subset_min_cells if subset is None else subset
-    old, new = _selected(take_snapshot(baseline), policy), _selected(take_snapshot(run), policy)
+    old, new = (
+        _select_cells(take_snapshot(baseline), policy),
+        _select_cells(take_snapshot(run), policy),
+    )
     found = diff(old, new, policy.find_thresholds)
     changes = sorted(
         [*found.changes, *_over_limit(old, new, policy, found)],
@@ -173,7 +176,7 @@ def judge(
     )
 
 
-def _selected(run: RunSnapshot, policy: Policy) -> RunSnapshot:
+def _select_cells(run: RunSnapshot, policy: Policy) -> RunSnapshot:
     cells = {name: cell for name, cell in run.cells.items() if matches_any_glob(policy.cells, name)}
     return msgspec.structs.replace(run, cells=cells)
 

@@ -26,27 +26,27 @@ def render(judged: Judgement) -> str:
     page.add(f"{prose(judged.sentence)}. {names}")
     page.add(_lines("Could not judge", judged.obstacles))
     page.add(_lines("Waivers", judged.waivers))
-    page.add(_red(judged.red))
+    page.add(_render_red(judged.red))
     rest = judged.red[_SHOWN:]
-    page.add(_folded(f"{text.count(len(rest), 'more red change')}", _table(rest)),
+    page.add(_fold(f"{text.count(len(rest), 'more red change')}", _table(rest)),
              name=f"{len(rest):,} more red changes")  # fmt: skip
-    page.add(_folded("Environment", environment(found)), name="environment")
+    page.add(_fold("Environment", environment(found)), name="environment")
     page.add(_lines("Notes", [*judged.warnings, *found.remarks]), name="remarks")
     page.add(_section("Known failures, also red in the baseline", judged.known), name="known")
     page.add(_section("Mismatches below severity_at_least", judged.mild), name="mild mismatches")
-    page.add(_waived(judged), name="waived")
+    page.add(_render_waived(judged), name="waived")
     page.add(_section("Worse, but allowed by the policy", judged.noted), name="allowed changes")
     return page.text
 
 
-def _red(changes: list[Change]) -> str:
+def _render_red(changes: list[Change]) -> str:
     if not changes:
         return ""
-    shown = _shown(changes[:_SHOWN])
+    shown = _render_groups(changes[:_SHOWN])
     return "\n\n".join([f"### Red: {describe_kinds(changes)}", shown])
 
 
-def _shown(changes: list[Change]) -> str:
+def _render_groups(changes: list[Change]) -> str:
     groups: dict[str, list[Change]] = {}
     for change in changes:
         groups.setdefault(change.kind.label, []).append(change)
@@ -56,14 +56,14 @@ def _shown(changes: list[Change]) -> str:
 def _table(changes: list[Change]) -> str:
     if not changes:
         return ""
-    return "\n\n".join([_shown(changes[:_FOLDED]), *more(len(changes) - _FOLDED)])
+    return "\n\n".join([_render_groups(changes[:_FOLDED]), *more(len(changes) - _FOLDED)])
 
 
 def _section(title: str, changes: list[Change]) -> str:
-    return _folded(f"{title}: {describe_kinds(changes)}", _table(changes)) if changes else ""
+    return _fold(f"{title}: {describe_kinds(changes)}", _table(changes)) if changes else ""
 
 
-def _waived(judged: Judgement) -> str:
+def _render_waived(judged: Judgement) -> str:
     if not judged.waived:
         return ""
     body = [
@@ -76,7 +76,7 @@ def _waived(judged: Judgement) -> str:
     ]
     shown = [table(["Cell", "Kind", "Waiver"], body), *more(len(judged.waived) - _FOLDED)]
     number = text.count(len(judged.waived), "waived change")
-    return _folded(number, "\n\n".join(shown))
+    return _fold(number, "\n\n".join(shown))
 
 
 def _lines(title: str, lines: list[str]) -> str:
@@ -86,6 +86,6 @@ def _lines(title: str, lines: list[str]) -> str:
     return "\n".join([f"### {title}", "", *shown, *more(len(lines) - _SHOWN, "- ")])
 
 
-def _folded(title: str, body: str) -> str:
+def _fold(title: str, body: str) -> str:
     # GitHub renders the body as Markdown only between blank lines.
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>" if body else ""

@@ -44,14 +44,14 @@ def find_obstacles(
     fatal = [*_incomparable(old, new)]
     others = [
         *(f"the run is incomplete: {reason}" for reason in new.incomplete),
-        *_ending(old, new),
+        *_check_ending(old, new),
         *_backends(old, new, subset),
         *_machines(old, new, subset),
         *_losses(rest, subset),
         *_numbers(new, policy, subset),
-        *_cached(new, policy),
-        *_untimed(found, policy),
-        *_unused_targets(found, policy),
+        *_check_cached(new, policy),
+        *_list_untimed(found, policy),
+        *_list_unused_targets(found, policy),
     ]
     if old.incomplete and not old.stored:
         others += [f"the baseline is incomplete: {reason}" for reason in old.incomplete]
@@ -93,7 +93,7 @@ def _incomparable(old: RunSnapshot, new: RunSnapshot) -> list[str]:
     return lines
 
 
-def _ending(old: RunSnapshot, new: RunSnapshot) -> list[str]:
+def _check_ending(old: RunSnapshot, new: RunSnapshot) -> list[str]:
     info = new.info
     fresh = [line for line in info.problems if line not in old.info.problems]
     lines = [f"the run had a problem: {line}" for line in fresh[:10]]
@@ -192,7 +192,7 @@ def _without_signal(new: RunSnapshot) -> list[str]:
     ]
 
 
-def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
+def _check_cached(new: RunSnapshot, policy: Policy) -> list[str]:
     """Report cached results that the policy does not accept."""
     taken = [(name, cell.cached) for name, cell in new.cells.items() if cell.cached is not None]
     rule = policy.cached
@@ -200,7 +200,9 @@ def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
         reasons = {name: "the policy has no [cached] section" for name, _ in taken}
     else:
         began = parse_time(new.info.started)
-        reasons = {name: why for name, source in taken if (why := _refused(source, rule, began))}
+        reasons = {
+            name: why for name, source in taken if (why := _refuse_cached(source, rule, began))
+        }
     if not reasons:
         return []
     name, why = next(iter(reasons.items()))
@@ -210,7 +212,7 @@ def _cached(new: RunSnapshot, policy: Policy) -> list[str]:
     ]
 
 
-def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) -> str:
+def _refuse_cached(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) -> str:
     """Explain why a cached result does not count; empty if it counts."""
     if not matches_any_glob(rule.hosts, source.host):
         return f"host {source.host or 'unknown'} does not match hosts = {rule.hosts!r}"
@@ -223,7 +225,7 @@ def _refused(source: CacheOrigin, rule: CachedPolicy, began: datetime | None) ->
     return ""
 
 
-def _untimed(found: Diff, policy: Policy) -> list[str]:
+def _list_untimed(found: Diff, policy: Policy) -> list[str]:
     return [
         f"time-up is red for {target}, but the times of {text.count(number, 'cell')} cannot be "
         "compared: the host differs, or the baseline has no times"
@@ -232,7 +234,7 @@ def _untimed(found: Diff, policy: Policy) -> list[str]:
     ]
 
 
-def _unused_targets(found: Diff, policy: Policy) -> list[str]:
+def _list_unused_targets(found: Diff, policy: Policy) -> list[str]:
     targets = {*found.before.targets, *found.after.targets}
     used = [policy.find_target_policy(target) for target in targets]
     return [

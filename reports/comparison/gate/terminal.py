@@ -46,7 +46,7 @@ def render(judged: Judgement, under: str = "", console: Console | None = None) -
     _lines("Could not judge", judged.obstacles, "bold yellow", out)
     _changes("Known failures, also red in the baseline", judged.known, out, _NOTED)
     _changes("Mismatches below severity_at_least", judged.mild, out, _NOTED)
-    _waived(judged, out)
+    _print_waived(judged, out)
     _changes("Worse, but allowed by the policy", judged.noted, out, _NOTED)
     out.print()
     title = f" {judged.colour.words.upper()} "
@@ -80,7 +80,7 @@ def _lines(title: str, lines: list[str], style: str, out: Console) -> None:
     print_more(out, len(lines) - _SHOWN)
 
 
-def _waived(judged: Judgement, out: Console) -> None:
+def _print_waived(judged: Judgement, out: Console) -> None:
     if not judged.waived:
         return
     print_section(out, f"Waived: {text.count(len(judged.waived), 'change')}")

@@ -122,7 +122,7 @@ def _step(before: Run, after: Run, old: str, new: str) -> Step:
     gained = [(a, b) for a, b in changed if b.outcome.is_pass]
     lost = [(a, b) for a, b in changed if a.outcome.is_pass]
     named = {_id(b) for _, b in changed}
-    ratios = _lowering(before, after)
+    ratios = _compare_lowering(before, after)
     rows = [
         _row(backend, pairs, forwards, backwards, ratios)
         for backend in dict.fromkeys(b.target.partition(":")[0] for _, b in pairs)
@@ -187,20 +187,20 @@ def _row(
     )
 
 
-def _lowering(before: Run, after: Run) -> dict[str, list[float]]:
+def _compare_lowering(before: Run, after: Run) -> dict[str, list[float]]:
     """Ratios of the time of ``lower``, now to before, of each cell by backend."""
     if not facts.same_host(before.info.environment, after.info.environment):
         return {}
     found: dict[str, list[float]] = {}
     then = {cell.id: cell for cell in before.cells}
-    for now, old in _timed(after, then):
+    for now, old in _pair_timed_cells(after, then):
         found.setdefault(now.target.partition(":")[0], []).append(
             now.stages[_STAGE] / old.stages[_STAGE]
         )
     return found
 
 
-def _timed(after: Run, then: dict[str, Cell]) -> Iterator[tuple[Cell, Cell]]:
+def _pair_timed_cells(after: Run, then: dict[str, Cell]) -> Iterator[tuple[Cell, Cell]]:
     for cell in after.cells:
         old = then.get(cell.id)
         if old is not None and min(

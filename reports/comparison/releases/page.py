@@ -39,10 +39,10 @@ def _view(step: Step) -> dict[str, object]:
     lists = {
         "Newly failing": _causes(step.lost),
         "Newly passing": _causes(step.gained),
-        "Other changes for the worse": _grouped(
+        "Other changes for the worse": _group(
             [(one.kind.label, one.target, one.id, one.description) for one in step.worse]
         ),
-        "Other changes for the better": _grouped(
+        "Other changes for the better": _group(
             [
                 (describe_improvement(one)[0], one.target, one.id, describe_improvement(one)[1])
                 for one in step.better
@@ -61,7 +61,7 @@ def _view(step: Step) -> dict[str, object]:
 
 
 def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> list[dict[str, object]]:
-    return _grouped(
+    return _group(
         [
             (describe_move(before, after), after.target, f"{after.case}@{after.target}", "")
             for before, after in pairs
@@ -69,7 +69,7 @@ def _causes(pairs: list[tuple[CellFacts, CellFacts]]) -> list[dict[str, object]]
     )
 
 
-def _grouped(lines: list[tuple[str, str, str, str]]) -> list[dict[str, object]]:
+def _group(lines: list[tuple[str, str, str, str]]) -> list[dict[str, object]]:
     """Group cells with their details by change and target, largest group first."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for what, target, cell, description in lines:

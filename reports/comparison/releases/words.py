@@ -46,7 +46,7 @@ def describe_move(before: CellFacts, after: CellFacts) -> str:
     """Describe a change between pass and failure, with its cause."""
     failing = after if before.outcome.is_pass else before
     why = failing.limitation or failing.error
-    description = f"{_ended(before)} → {_ended(after)}"
+    description = f"{_describe_end(before)} → {_describe_end(after)}"
     return f"{description}: {why}" if why else description
 
 
@@ -82,7 +82,7 @@ def summarize_step(step: Step) -> str:
     )
 
 
-def _ended(cell: CellFacts) -> str:
+def _describe_end(cell: CellFacts) -> str:
     where = f" in {cell.stage}" if cell.stage and not cell.outcome.is_pass else ""
     return f"{cell.words}{where}"
 

@@ -53,7 +53,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def _forget() -> None:
     registry._entry_points.cache_clear()
     registry.backend.cache_clear()
-    registry._meant.cache_clear()
+    registry._match_targets.cache_clear()
 
 
 def test_plain_and_nightly_runs_include_it(install: Install) -> None:
