@@ -85,7 +85,6 @@ def _run_processes(
     crashed: list[str] = []
     is_planned = False
     while True:
-        ended: str | None = None
         process = _CheckProcess(
             msgspec.structs.replace(request, done=done, crashed=crashed), timeout
         )
@@ -101,18 +100,13 @@ def _run_processes(
                         continue
                     case CellsPlanned():
                         is_planned = True
-                    case ProgramLowered():
-                        continue
-                    case NodeSearchStarted():
-                        ended = event.cell
-                        continue
                     case CellEnded():
                         event, ended = _add_child_memory(event, watch)
                         done.append(ended)
                 yield event
-        if process.cell is None and ended is not None:
+        if process.cell is None and process.traced is not None:
             # Between two cells only tracing runs native code.
-            yield CellTraced(ended, problem=f"tracing it: {process.failure}")
+            yield CellTraced(process.traced, problem=f"tracing it: {process.failure}")
             continue
         if process.cell is None:
             raise UsageError(
@@ -141,12 +135,14 @@ class _CheckProcess:
     Attributes:
         cell: id of the running cell, or None.
         stage: its stage, or None if unknown.
+        traced: id of the cell that ended last, or whose failing node is searched; None before.
         end: how the process ended.
     """
 
     def __init__(self, request: CheckRequest, timeout: float | None) -> None:
         self.cell: str | None = None
         self.stage: str | None = None
+        self.traced: str | None = None
         self.end = "is running"
         self._request = request
         self._lowered: Cell | None = None
@@ -172,7 +168,7 @@ class _CheckProcess:
         self._error_lines = extract_last_stderr_lines(log[self._printed :].decode(errors="replace"))
 
     def events(self) -> Iterator[CheckEvent]:
-        """The events of the process until it ends."""
+        """The events of the process until it ends, except those for the supervisor alone."""
         self._log.unlink(missing_ok=True)
         try:
             self._process.start()
@@ -190,12 +186,15 @@ class _CheckProcess:
                     self.stage = event.stage
                 case ProgramLowered():
                     self._lowered = Cell.from_json(event.record)
+                    continue
                 case NodeSearchStarted():
+                    self.traced = event.cell
                     self._limit_time(self._tracing)
+                    continue
                 case CellTraced():
                     self._limit_time(None)
                 case CellEnded():
-                    self.cell = None
+                    self.cell, self.traced = None, self.cell
                     self._limit_time(self._tracing)
             yield event
 
