@@ -57,12 +57,9 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         ConformError: the check cannot run.
     """
     silence_vendors()
-    from harness.pipeline import speed
-
-    if request.speed:
-        speed.prepare()
     from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
     from harness.model import registry
+    from harness.pipeline import speed
     from harness.pipeline.cell_options import CellOptions
     from harness.pipeline.shared_case_work import SharedCaseWork
 

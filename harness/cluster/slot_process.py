@@ -184,8 +184,6 @@ class _SlotService:
 
         # As in a local run with one worker per core: results of sums depend on the threads.
         torch.set_num_threads(1)
-        if config.speed:
-            speed.prepare()
         info = describe_worker(Path(config.root))
         if config.speed:
             speed.install()

@@ -22,6 +22,7 @@ from harness.pipeline.artifacts import LowerArtifact
 from harness.pipeline.delegation import count_delegation
 from harness.pipeline.explain import rejections
 from harness.record.cell import Delegation
+from harness.vendors.replacements import AttributeReplacer
 from harness.vendors.torch import _pytree
 
 
@@ -109,8 +110,7 @@ def _record_emissions(why: rejections.ExplainFallback) -> Iterator[list[_Emissio
         seen.append(_Emission(*before, emitted))
         return emitted
 
-    EdgeProgramManager.to_executorch = to_executorch
-    try:
+    with AttributeReplacer("exporter").replace_within(
+        EdgeProgramManager, "to_executorch", to_executorch
+    ):
         yield seen
-    finally:
-        EdgeProgramManager.to_executorch = original

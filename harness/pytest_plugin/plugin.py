@@ -111,8 +111,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _prepare_targets(config: pytest.Config) -> None:
     """Parse the options that name targets, and check the targets."""
-    if not config.getoption("no_speed"):
-        speed.prepare()
     selected = config.stash[SELECTED] = _parse_targets(config, "--targets")
     config.stash[REQUIRED_DELEGATION] = frozenset(
         _parse_targets(config, "--require-delegation") or ()

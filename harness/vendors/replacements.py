@@ -1,12 +1,15 @@
 """Attributes of vendors' modules and classes that this process has replaced, in one list.
 
-No import replaces anything: :mod:`harness.pipeline.speed` is installed explicitly, and
-``--no-speed`` skips it. The list can be read, verified and undone.
+All replacements are made by :class:`AttributeReplacer`, also those for the length of a block. The
+list can be read, verified and undone. No import replaces anything: :mod:`harness.pipeline.speed` is
+installed explicitly, and ``--no-speed`` skips it.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +22,7 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replacement:
     """One attribute that was replaced.
 
@@ -83,6 +86,17 @@ class AttributeReplacer:
         original = vars(owner).get(name, _ABSENT)
         setattr(owner, name, value)
         _made.append(Replacement(self.part, owner, name, original, vars(owner)[name]))
+
+    @contextmanager
+    def replace_within(self, owner: Any, name: str, value: Any) -> Iterator[None]:
+        """Replace an attribute within a block; see :meth:`__call__`."""
+        self(owner, name, value)
+        replaced = _made[-1]
+        try:
+            yield
+        finally:
+            replaced.undo()
+            _made.remove(replaced)
 
     def replace_everywhere(self, original: Any, value: Any) -> None:
         """Replace a function in each loaded module that has it under its own name."""

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
 from backends.metal.generation import composite
 from backends.metal.generation.host_tensor import HostTensor, fake_dispatch, make_tensor, to_cpu
+from harness.vendors.replacements import AttributeReplacer
 from harness.vendors.torch import (
     _C,
     AotCodeCompiler,
@@ -42,6 +42,7 @@ Compile = Callable[..., Any]
 """Replaces ``AotCodeCompiler.compile``, which calls Apple's compiler."""
 
 _LOCK = threading.RLock()
+_replacer = AttributeReplacer("metal.pretend")
 
 
 @contextlib.contextmanager
@@ -54,7 +55,7 @@ def pretend_mps(compile: Compile) -> Iterator[None]:
     with _LOCK, contextlib.ExitStack() as stack:
         stack.enter_context(_device_guard())
         for target, name, value in _attributes(compile):
-            stack.enter_context(mock.patch.object(target, name, value, create=True))
+            stack.enter_context(_replacer.replace_within(target, name, value))
         stack.enter_context(_kernels(composite.KERNELS))
         # torch caches the kind of GPU of the host.
         get_gpu_type.cache_clear()

@@ -12,6 +12,7 @@ from executorch.exir.backend import utils
 from harness.errors import printable
 from harness.execution.operators import op_name
 from harness.model.recipe import Recipe
+from harness.vendors.replacements import AttributeReplacer
 
 ExplainFallback = Callable[[torch.fx.Node], str | None]
 """Returns the reason why a node of a lowered program is in no delegate; None if unknown."""
@@ -53,13 +54,12 @@ def record_rejections(recipe: Recipe, partitioners: Sequence[Any]) -> Iterator[E
             reason = recipe.explain(partitioners, node)
         return None if reason is None else _format_reason(reason, node)
 
-    utils.WhyNoPartition.__call__ = log
-    utils.WhyNoPartitionReporter.report_reject = report
-    try:
+    replacer = AttributeReplacer("rejections")
+    with (
+        replacer.replace_within(utils.WhyNoPartition, "__call__", log),
+        replacer.replace_within(utils.WhyNoPartitionReporter, "report_reject", report),
+    ):
         yield why
-    finally:
-        utils.WhyNoPartition.__call__ = logged
-        utils.WhyNoPartitionReporter.report_reject = reported
 
 
 def _format_reason(reason: str, node: torch.fx.Node) -> str:

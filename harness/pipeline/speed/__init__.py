@@ -3,17 +3,14 @@
 Without this package, lowering one operator takes 0.5 s, mostly on work that does not depend on the
 program. Each part replaces vendor functions to avoid one kind of work:
 
-* ``lazy_imports``: executorch's import does not load Inductor.
 * ``graph_code``: a graph module generates its Python code on first use.
 * ``memoized``: results that no program influences are cached, such as 36,000 registered kernels.
 * ``export``: targets of a case share decomposition tables, decompositions and edge programs.
 * ``passes``: passes and verifiers reuse results on fake tensors; walks without effect are skipped.
-* ``delegates``: partitions merge in fewer steps; payloads are serialized in this process.
 * ``unread_text``: graphs and stacks are not formatted when no one reads the text.
 * ``eviction``: caches drop programs that are finished.
 * ``calibration``: the range search of an observer skips steps without effect.
 * ``patterns``: XNNPACK's quantizer traces each pattern once.
-* ``inductor``: Inductor builds its dtype rules once.
 
 ``stack_chunks`` is no part: it replaces no vendor function. docs/adr/0004 has the measurements.
 
@@ -21,10 +18,9 @@ A part is valid for the vendor code that was reviewed when the part was written.
 :mod:`~harness.pipeline.speed.originals` compares the installed code with it; a part whose replaced
 or assumed definitions differ is disabled, and the run record lists it with the reason.
 
-Importing this package replaces nothing. A process that lowers calls :func:`prepare` before it
-imports executorch and :func:`install` before it lowers.
-:mod:`harness.vendors.replacements` lists the replacements and :func:`uninstall` removes them.
-``--no-speed`` makes none of these calls.
+Importing this package replaces nothing. A process that lowers calls :func:`install` before it
+lowers. :mod:`harness.vendors.replacements` lists the replacements and :func:`uninstall` removes
+them. ``--no-speed`` makes none of these calls.
 """
 
 from __future__ import annotations
@@ -33,50 +29,50 @@ import functools
 import gc
 import importlib
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import MappingProxyType, ModuleType
 from typing import Any
 
 from harness.errors import UsageError
-from harness.pipeline.speed import lazy_imports
 from harness.pipeline.speed.originals import find_problems
 from harness.vendors import replacements
 from harness.vendors.replacements import AttributeReplacer
 
-_LAZY_IMPORTS = "lazy_imports"
 PARTS = tuple(
     """
-    lazy_imports graph_code memoized
-    export.decomposition_tables export.traces export.decompositions export.edge_programs
-    passes.fake_results passes.delegate_calls passes.argument_trees passes.skipped_walks
-    passes.propagation passes.verification passes.pattern_filter
-    delegates.partitions delegates.payloads unread_text eviction calibration patterns inductor
+    graph_code memoized
+    export.decomposition_tables export.decompositions export.edge_programs
+    passes.fake_results passes.argument_trees passes.skipped_walks passes.verification
+    unread_text eviction calibration patterns
     """.split()
 )
 """The parts in the order of installation: modules of this package with ``install()``."""
 
 # Accepted in the variable for one release.
 _FORMER_NAMES = {
-    "lean": "lazy_imports",
     "code": "graph_code",
     "kept": "memoized",
     "converting.tables": "export.decomposition_tables",
-    "converting.tracing": "export.traces",
     "converting.decomposing": "export.decompositions",
     "converting.edge": "export.edge_programs",
     "walking.faked": "passes.fake_results",
-    "walking.delegated": "passes.delegate_calls",
     "walking.replay": "passes.argument_trees",
     "walking.retracing": "passes.skipped_walks",
-    "walking.propagation": "passes.propagation",
     "walking.verifying": "passes.verification",
-    "walking.unmatched": "passes.pattern_filter",
-    "delegating.merging": "delegates.partitions",
-    "delegating.payloads": "delegates.payloads",
     "untold": "unread_text",
     "forgotten": "eviction",
 }
+# Parts that existed, by all of their names; docs/adr/0004 says why they were removed.
+_REMOVED_PARTS = frozenset(
+    """
+    lean lazy_imports converting.tracing export.traces
+    walking.delegated passes.delegate_calls walking.propagation passes.propagation
+    walking.unmatched passes.pattern_filter
+    delegating.merging delegates.partitions delegating.payloads delegates.payloads inductor
+    """.split()
+)
 
 NO_SPEED_VARIABLE = "CONFORM_NO_SPEED"
 """The environment variable that disables parts, separated by commas, in a process and its children.
@@ -86,17 +82,30 @@ Use it to find the part that makes a program differ from upstream's."""
 def read_excluded_parts() -> frozenset[str]:
     """Return the parts that :data:`NO_SPEED_VARIABLE` names.
 
+    Names of parts that no longer exist are ignored, with a warning on stderr once per process.
+
     Raises:
         UsageError: a name is no part.
     """
     text = os.environ.get(NO_SPEED_VARIABLE, "").replace(" ", "")
     names = frozenset(_FORMER_NAMES.get(name, name) for name in text.split(",") if name)
-    if unknown := names.difference(PARTS):
+    if unknown := names.difference(PARTS, _REMOVED_PARTS):
         raise UsageError(
             f"{NO_SPEED_VARIABLE}: no part {', '.join(sorted(unknown))}; "
             f"there are {', '.join(PARTS)}"
         )
-    return names
+    for name in sorted(names & _REMOVED_PARTS):
+        _warn_of_removed_part(name)
+    return names - _REMOVED_PARTS
+
+
+@functools.cache
+def _warn_of_removed_part(name: str) -> None:
+    print(
+        f"{NO_SPEED_VARIABLE}: the part {name} is gone, so its name has no effect; "
+        "remove it from the variable",
+        file=sys.stderr,
+    )
 
 
 def find_disabled_parts() -> MappingProxyType[str, str]:
@@ -119,34 +128,23 @@ def _find_incompatible_parts() -> dict[str, str]:
     return {part: reason for part, reason in reasons.items() if reason}
 
 
-def prepare() -> None:
-    """Keep executorch's import from loading Inductor; call it before executorch is imported.
-
-    It imports no part of torch, and does nothing if executorch is imported already.
-    """
-    if _LAZY_IMPORTS not in read_excluded_parts() and not find_problems(_LAZY_IMPORTS):
-        lazy_imports.install()
-
-
 def install() -> None:
     """Install the parts that are not disabled; further calls do nothing."""
     if replacements.is_sped_up():
         return
-    prepare()
     disabled = find_disabled_parts()
     for part in PARTS:
-        if part != _LAZY_IMPORTS and part not in disabled:
+        if part not in disabled:
             _import_part(part).install(AttributeReplacer(replacements.SPEED + part))
 
 
 def uninstall() -> None:
-    """Undo :func:`install` and :func:`prepare`; no lowering may be in progress.
+    """Undo :func:`install`; no lowering may be in progress.
 
     Raises:
         RuntimeError: other code has replaced an attribute since; nothing is undone.
     """
     replacements.undo_replacements(replacements.SPEED)
-    lazy_imports.uninstall()
 
 
 @contextmanager

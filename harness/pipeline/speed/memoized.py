@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
 import torch.export.decomp_utils
@@ -33,8 +32,9 @@ from torch.fx import graph as fx_graph
 from torch.fx.experimental import proxy_tensor
 from torch.fx.traceback import NodeSource
 
-from harness.vendors.replacements import AttributeReplacer
+from harness.vendors.replacements import SPEED, AttributeReplacer
 
+_replacer = AttributeReplacer(f"{SPEED}memoized")
 Overrides = dict[Any, Callable[..., Any]]
 
 
@@ -130,8 +130,8 @@ def record_decomposed_operators() -> Iterator[set[Any]]:
 
     _recordings.append(met)
     with (
-        patch.object(OpOverload, "decompose", decompose),
-        patch.object(proxy_tensor, "maybe_handle_decomp", look_up),
+        _replacer.replace_within(OpOverload, "decompose", decompose),
+        _replacer.replace_within(proxy_tensor, "maybe_handle_decomp", look_up),
     ):
         try:
             yield met
@@ -185,7 +185,7 @@ class _CachedCompositeOperators:
     def _collect_at_once(self) -> Any:
         """Collect as upstream, but materialize C++ operators once instead of 40 times."""
         export_utils._materialize_cpp_cia_ops()
-        with patch.object(export_utils, "_materialize_cpp_cia_ops", lambda: None):
+        with _replacer.replace_within(export_utils, "_materialize_cpp_cia_ops", lambda: None):
             return self._collect()
 
 

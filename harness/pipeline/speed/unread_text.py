@@ -1,4 +1,4 @@
-"""Avoid formatting graphs, stacks and progress bars that no one reads.
+"""Avoid formatting graphs and stacks that no one reads.
 
 * exir formats the whole graph as Python for each delegate it creates, and XNNPACK twice for each
   delegate, as an argument of ``debug``, whether it is logged or not: a twelfth of lowering with two
@@ -6,7 +6,6 @@
 * The partitioners of XNNPACK and MLX call ``inspect.stack`` to find their callers. It reads the
   source of each frame: a third of an operator's lowering in a pytest worker. torch's operator
   database does the same for each sample.
-* Each walk over a graph creates a progress bar, visible or not.
 * Arm's passes format the whole stack for each new node and use its second innermost line.
 
 Assumes that these callers read only names of files and functions, or that line. Verified by digests
@@ -27,7 +26,7 @@ from typing import Any
 
 from executorch.backends.xnnpack._passes import convert_to_linear, convert_to_sdpa
 from executorch.exir.backend import backend_api
-from torch.fx import GraphModule, interpreter
+from torch.fx import GraphModule
 
 from harness.vendors.replacements import AttributeReplacer
 
@@ -40,7 +39,6 @@ _ASKING = frozenset(
 _format_stack = traceback.format_stack
 # Callers that use the second innermost line.
 _OF_TWO = "/backends/arm/_passes/arm_pass"
-_bar = vars(interpreter)["tqdm"]
 
 
 class _TextMethod:
@@ -109,23 +107,10 @@ def _lines_of_callers(f: FrameType | None = None, limit: int | None = None) -> l
     return _format_stack(f, limit)
 
 
-class _NoBar:
-    """A progress bar that is not visible."""
-
-    def update(self, _: int) -> None:
-        """Do nothing."""
-
-
-def _bar_if_shown(*args: Any, disable: bool = False, **options: Any) -> Any:
-    """Replaces ``tqdm``, which creates locks and measures time for a bar that is not visible."""
-    return _NoBar() if disable else _bar(*args, **options)
-
-
 def install(replace: AttributeReplacer) -> None:
     """Skip this text from now on."""
     replace(inspect, "stack", _callers)
     replace(traceback, "format_stack", _lines_of_callers)
-    replace(interpreter, "tqdm", _bar_if_shown)
     partition = backend_api._create_partitions_in_graph_module
     replacement = _skip_unread_text(partition, logging.getLogger(), _TextMethod("__str__", replace))
     replace(backend_api, partition.__name__, replacement)

@@ -228,21 +228,20 @@ def test_torch_is_left_as_it_is_in_parts(project: Path) -> None:
         "    assert not search.__module__.startswith('harness')\n"
         "    assert GraphModule.recompile.__module__ == 'harness.pipeline.speed.graph_code'\n"
     )
-    asked = {"CONFORM_NO_SPEED": "calibration, untold"}
+    asked = {"CONFORM_NO_SPEED": "calibration, untold, delegates.payloads"}
     result = run(project, "-n", "0", "-k", "add/a or test_it", env=asked)
     assert result.returncode == 0, result.stdout
     assert "2 passed" in result.stdout
     info = load(project / "run").info
     assert info.speed
-    assert dict.fromkeys(("calibration", "unread_text"), "CONFORM_NO_SPEED names it").items() <= (
-        info.slow_parts.items()
+    assert info.slow_parts == dict.fromkeys(
+        ("calibration", "unread_text"), "CONFORM_NO_SPEED names it"
     )
+    gone = "CONFORM_NO_SPEED: the part delegates.payloads is gone"
+    assert result.stderr.count(gone) == 1
     wrong = run(project, "-n", "0", folder="wrong", env={"CONFORM_NO_SPEED": "calibrating"})
     assert wrong.returncode == 4
-    assert (
-        "CONFORM_NO_SPEED: no part calibrating; there are lazy_imports, graph_code, "
-        in wrong.stderr
-    )
+    assert "CONFORM_NO_SPEED: no part calibrating; there are graph_code, memoized, " in wrong.stderr
 
 
 def test_a_seed_that_no_record_can_hold_is_refused(project: Path) -> None:

@@ -33,7 +33,6 @@ with pause_garbage_collector(), warnings.catch_warnings():
     from harness.vendors.quiet import quiet_imports
 
     quiet_imports()
-    speed.prepare()
     import harness.pipeline.runner  # noqa: F401
 
     speed.find_disabled_parts()  # imports its parts

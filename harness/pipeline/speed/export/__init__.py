@@ -4,5 +4,4 @@
 * ``decompositions``: targets that decompose a program alike share the result; a program that needs
   no trace to become functional (``functionalization``) is not traced.
 * ``edge_programs``: targets with the same options share the edge program.
-* ``traces``: the remaining traces do not modify torch's ``Module`` class.
 """

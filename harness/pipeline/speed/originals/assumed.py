@@ -63,10 +63,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:reduce_graph_module",
         "torch.fx._lazy_graph_module:_LazyGraphModule",
     ),
-    "lazy_imports": (
-        "torch.export._remove_auto_functionalized_pass:remove_self_clone",
-        "torch._inductor.fx_passes.post_grad:decompose_auto_functionalized",
-    ),
     "memoized": (
         *_COMPOSITES,
         f"{_UTILS}:_special_op_to_preserve_cia",
@@ -89,15 +85,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch._decomp:_core_aten_decompositions_post_autograd",
         "torch._decomp:_add_op_to_registry",
     ),
-    "export.traces": (
-        "torch.fx._symbolic_trace:_Patcher",
-        "torch.fx._symbolic_trace:_autowrap_check",
-        "torch.fx._symbolic_trace:Tracer.getattr",
-        "torch.fx._symbolic_trace:Tracer.call_module",
-        f"{_PROXY}:_ModuleStackTracer",
-        "torch.utils._traceback:CapturedTraceback",
-        "torch.fx.experimental.symbolic_shapes:uninteresting_files",
-    ),
     "export.decompositions": (
         *_DECOMPOSITION,
         *_PROGRAM,
@@ -117,26 +104,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_EXIR}.passes.dim_order_ops_registry",
         f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
         f"{_EXIR}.verification.verifier:EXIREdgeDialectVerifier",
-    ),
-    "delegates.partitions": (
-        "torch.fx.passes.infra.partitioner:_DependencyViewer",
-        "torch.fx.passes.utils.fuser_utils:validate_partition",
-    ),
-    "delegates.payloads": (
-        f"{_XNNPACK}.serialization.xnnpack_graph_serialize:sanity_check_xnngraph_dataclass",
-        f"{_XNNPACK}.serialization.xnnpack_graph_serialize:_get_schema_bytes",
-        f"{_EXIR}._serialize._dataclass:_DataclassEncoder",
-        f"{_EXIR}._serialize._flatbuffer:_run_flatc",
-        "flatbuffers.builder:Builder",
-        "flatbuffers.builder:vtableEqual",
-        "flatbuffers.number_types",
-        "flatbuffers.table:Table",
-    ),
-    "passes.delegate_calls": (
-        f"{_EXPORTED}:ExportedProgram.module",
-        "torch.export._unlift:_unlift_exported_program_lifted_states",
-        f"{_FAKE}:FakeTensorConverter.from_real_tensor",
-        f"{_EXIR}.lowered_backend_module:LoweredBackendModule.original_module",
     ),
     "passes.fake_results": (
         # Conditions, keys and results of the mode's own cache.
@@ -163,15 +130,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_FAKE}:FakeTensorMode._cached_dispatch_impl",
         f"{_FAKE}:FakeTensorMode._cache_key",
         f"{_FAKE}:_DispatchCacheKey",
-    ),
-    "inductor": (
-        "torch._inductor.utils:register_op_dtype_propagation_rules",
-        "torch._utils_internal:log_compilation_event",
-    ),
-    "passes.propagation": (
-        f"{_ARM}._passes.arm_pass:ArmPass",
-        "executorch.backends.transforms.propagate_view_copy_permute_pass"
-        ":PropagateViewCopyPermutePass",
     ),
     "passes.argument_trees": (
         *_WALK,
@@ -228,12 +186,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.fx.interpreter:Interpreter.run",
         "torch.fx.graph_module:GraphModule.__str__",
         "torch.fx.graph_module:GraphModule.print_readable",
-    ),
-    "passes.pattern_filter": (
-        f"{_PASS}:ExportPass",
-        f"{_XNNPACK}._passes.convert_to_sdpa:ConvertToSDPAPass",
-        f"{_XNNPACK}._passes.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d",
-        f"{_XNNPACK}._passes.xnnpack_pass:XNNPACKPass",
     ),
     "passes.verification": (
         "torch._export.verifier:Verifier",

@@ -13,7 +13,6 @@ import torch
 from executorch.exir import tensor as exir_tensor
 from executorch.exir.backend import utils
 from torch.export import ExportedProgram, export
-from torch.fx import Interpreter, interpreter, symbolic_trace
 
 from harness.pipeline import speed
 from harness.pipeline.speed import eviction, memoized, unread_text
@@ -67,19 +66,6 @@ def test_others_get_frames_with_their_sources() -> None:
 class _Twice(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + x
-
-
-def test_a_walk_makes_no_bar_unless_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[Any] = []
-    monkeypatch.setattr(
-        unread_text, "_bar", lambda **options: shown.append(options) or unread_text._NoBar()
-    )
-    walked = Interpreter(symbolic_trace(_Twice()))
-    assert walked.run(torch.ones(2)).tolist() == [2.0, 2.0]
-    assert not shown
-    monkeypatch.setattr(interpreter.config, "disable_progress", False)
-    walked.run(torch.ones(2))
-    assert [options["total"] for options in shown] == [3]
 
 
 def test_the_order_of_dims_is_upstreams() -> None:

@@ -11,20 +11,15 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from executorch.backends.transforms.propagate_view_copy_permute_pass import (
-    PropagateViewCopyPermutePass,
-)
 from executorch.exir import pass_base
 from torch._export import utils as export_utils
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.utils import _pytree as pytree
 
-from harness import Case, Tester
 from harness.model import registry
 from harness.pipeline import speed
-from harness.pipeline.route import lower
 from harness.pipeline.speed.export import decomposition_tables
-from harness.pipeline.speed.passes import argument_trees, propagation
+from harness.pipeline.speed.passes import argument_trees
 
 ROOT = Path(__file__).parents[4]
 
@@ -183,46 +178,3 @@ def test_a_pass_still_says_which_node_it_is_at() -> None:
     graph = torch.export.export(torch.nn.ReLU(), (torch.randn(2),)).graph_module
     noting(graph)
     assert told == [node.format_node() for node in graph.graph.nodes if node.op == "call_function"]
-
-
-class Moved(torch.nn.Module):
-    """Attention of two heads with rotated keys: what Arm's pass moves takes it several rounds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.project = torch.nn.Linear(16, 48)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        heads = self.project(x).view(1, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
-        query, key, value = heads[0], heads[1], heads[2]
-        key = torch.cat([-key[..., 4:], key[..., :4]], -1) + key
-        weights = (query @ key.transpose(-1, -2)).softmax(-1)
-        return torch.relu(weights @ value).transpose(1, 2).reshape(1, 5, 16) + x
-
-
-@pytest.mark.parametrize("target", ["tosa:fp", "tosa:int"])
-def test_views_are_propagated_in_place_to_the_same_program(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case("test/moved", lambda: (Moved(), (torch.randn(1, 5, 16),)))
-
-    def program() -> bytes:
-        tester = Tester(case, target)
-        lower(tester)
-        return tester.program
-
-    walks: list[object] = []
-    upstream = propagation._upstream_retrace
-    speed.install()
-
-    def noted(walking: Any, graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        walks.append(walking)
-        return upstream(walking, graph_module)
-
-    monkeypatch.setattr(propagation, "_upstream_retrace", noted)
-    mine, in_place = program(), len(walks)
-    monkeypatch.setattr(PropagateViewCopyPermutePass, "_retrace", noted)
-    monkeypatch.setattr(PropagateViewCopyPermutePass, "call", propagation._upstream_call)
-    walks.clear()
-    assert mine == program()
-    assert 0 < in_place < len(walks)
