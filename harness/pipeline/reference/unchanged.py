@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule
-
-
-class GraphWithState(Protocol):
-    """An object with a graph and the values of its inputs, such as a program."""
-
-    @property
-    def graph(self) -> Graph:
-        """The only graph."""
-
-    @property
-    def state_dict(self) -> Mapping[str, Any]:
-        """Parameters and buffers by name."""
-
-    @property
-    def constants(self) -> Mapping[str, Any]:
-        """Other values by name."""
 
 
 class GraphNodes:
@@ -49,11 +33,11 @@ class GraphNodes:
 class ProgramSnapshot:
     """A snapshot of a program; tensors by their version. It does not keep the program alive."""
 
-    def __init__(self, program: GraphWithState) -> None:
+    def __init__(self, program: ExportedProgram) -> None:
         self._nodes = GraphNodes(program.graph)
         self._state = list(_state(program))
 
-    def matches(self, program: GraphWithState, *, ignore_targets: bool = False) -> bool:
+    def matches(self, program: ExportedProgram, *, ignore_targets: bool = False) -> bool:
         """Whether the program is unchanged; optionally without comparing the nodes' targets."""
         nodes = self._nodes.match(program.graph, ignore_targets=ignore_targets)
         return nodes and self._state == list(_state(program))
@@ -85,7 +69,7 @@ def _objects(graph: Graph) -> Iterator[Any]:
         yield node.meta.get("val")
 
 
-def _state(program: GraphWithState) -> Iterator[tuple[str, int, int]]:
+def _state(program: ExportedProgram) -> Iterator[tuple[str, int, int]]:
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         yield name, id(value), value._version if isinstance(value, torch.Tensor) else 0
 

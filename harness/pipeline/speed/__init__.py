@@ -5,7 +5,7 @@ program. Each part replaces vendor functions to avoid one kind of work:
 
 * ``graph_code``: a graph module generates its Python code on first use.
 * ``memoized``: results that no program influences are cached, such as 36,000 registered kernels.
-* ``export``: targets of a case share decomposition tables, decompositions and edge programs.
+* ``export``: targets of a case share decomposition tables and decompositions.
 * ``passes``: passes and verifiers reuse results on fake tensors; walks without effect are skipped.
 * ``unread_text``: graphs and stacks are not formatted when no one reads the text.
 * ``eviction``: caches drop programs that are finished.
@@ -43,7 +43,7 @@ from harness.vendors.replacements import AttributeReplacer
 PARTS = tuple(
     """
     graph_code memoized
-    export.decomposition_tables export.decompositions export.edge_programs
+    export.decomposition_tables export.decompositions
     passes.fake_results passes.argument_trees passes.skipped_walks passes.verification
     unread_text eviction calibration patterns
     """.split()
@@ -56,7 +56,6 @@ _FORMER_NAMES = {
     "kept": "memoized",
     "converting.tables": "export.decomposition_tables",
     "converting.decomposing": "export.decompositions",
-    "converting.edge": "export.edge_programs",
     "walking.faked": "passes.fake_results",
     "walking.replay": "passes.argument_trees",
     "walking.retracing": "passes.skipped_walks",
@@ -67,7 +66,7 @@ _FORMER_NAMES = {
 # Parts that existed, by all of their names; docs/adr/0004 says why they were removed.
 _REMOVED_PARTS = frozenset(
     """
-    lean lazy_imports converting.tracing export.traces
+    lean lazy_imports converting.tracing export.traces converting.edge export.edge_programs
     walking.delegated passes.delegate_calls walking.propagation passes.propagation
     walking.unmatched passes.pattern_filter
     delegating.merging delegates.partitions delegating.payloads delegates.payloads inductor

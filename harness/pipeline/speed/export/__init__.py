@@ -1,7 +1,6 @@
-"""Avoid repeating the conversion to an edge program for each target of a case.
+"""Avoid repeating decompositions for each target of a case.
 
 * ``decomposition_tables``: tables are created once a process.
 * ``decompositions``: targets that decompose a program alike share the result; a program that needs
   no trace to become functional (``functionalization``) is not traced.
-* ``edge_programs``: targets with the same options share the edge program.
 """

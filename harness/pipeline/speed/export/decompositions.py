@@ -68,7 +68,7 @@ def _run_decompositions(
     if isinstance(decomp_table, CustomDecompTable):
         len(decomp_table)  # materializes it
         decomp_table = decomp_table.decomp_table  # upstream copies it one operator at a time
-    of = find_cached_original(program)
+    of = _find_cached_original(program)
     if of is None or not can_record_operators() or not _are_operators(program):
         return _remember(_upstream(program, decomp_table))
     return _decompose_copy(of, program, decomp_table)
@@ -107,7 +107,7 @@ def _decompose_copy(
     return _remember(made, kept)
 
 
-def find_cached_original(program: ExportedProgram) -> ExportedProgram | None:
+def _find_cached_original(program: ExportedProgram) -> ExportedProgram | None:
     """Return the cached program that a program is a copy of; None if it has changed since."""
     before, of = _decomposed.get(program, (None, None))
     if before is None or of is None or not before.matches(program, ignore_targets=True):

@@ -13,7 +13,7 @@ import copy
 import functools
 import operator
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import torch
 from torch._export import utils as export_utils
@@ -22,33 +22,12 @@ from torch._subclasses import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry
 from torch.export.graph_signature import ExportGraphSignature
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.traceback import NodeSource, NodeSourceAction
 
 # Verifier of functional programs.
 _AS_ATEN: list[type[Verifier]] = [Verifier]
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-
-
-class ProgramParts(NamedTuple):
-    """Arguments of the constructor of ``ExportedProgram``, not verified."""
-
-    root: GraphModule
-    graph_signature: ExportGraphSignature
-    state_dict: dict[str, Any]
-    range_constraints: dict[Any, Any]
-    module_call_graph: list[ModuleCallEntry]
-    example_inputs: Any
-    constants: dict[str, Any]
-    verifiers: list[type[Verifier]]
-
-    @property
-    def graph(self) -> Graph:
-        """The root's graph."""
-        return self.root.graph
-
-
-ProgramLike: TypeAlias = ExportedProgram | ProgramParts
 
 
 def is_functional(program: ExportedProgram) -> bool:
@@ -113,37 +92,29 @@ def make_functional(program: ExportedProgram) -> ExportedProgram:
 
 
 def copy_program(
-    program: ProgramLike, verifiers: list[type[Verifier]] | None = None
+    program: ExportedProgram, verifiers: list[type[Verifier]] | None = None
 ) -> ExportedProgram:
-    """Copy a program's graph and signature; the copy shares tensors with the program.
+    """Copy those parts of a program that passes modify; the copy shares tensors with the program.
 
     Args:
         program: a plain program.
         verifiers: verifiers of the copy; by default those of the program.
     """
-    own = copy_parts(program)
-    if verifiers is not None:
-        own = own._replace(verifiers=verifiers)
-    return ExportedProgram(graph=own.graph, **own._asdict())
-
-
-def copy_parts(program: ProgramLike) -> ProgramParts:
-    """Copy those parts of a plain program that passes modify."""
     graph = copy.deepcopy(program.graph)
     for its, copy_of_it in zip(program.graph.nodes, graph.nodes, strict=True):
         copy_of_it.name = its.name  # the copy renames nodes with names of Python, such as "input"
-    root = program.root if isinstance(program, ProgramParts) else program.graph_module
-    module = GraphModule(root, graph)
-    module.meta.update(root.meta)
-    return ProgramParts(
-        module,
-        _signature(program.graph_signature),
-        dict(program.state_dict),
-        dict(program.range_constraints),
-        [_call(entry) for entry in program.module_call_graph],
-        program.example_inputs,
-        dict(program.constants),
-        program.verifiers,
+    module = GraphModule(program.graph_module, graph)
+    module.meta.update(program.graph_module.meta)
+    return ExportedProgram(
+        root=module,
+        graph=graph,
+        graph_signature=_signature(program.graph_signature),
+        state_dict=dict(program.state_dict),
+        range_constraints=dict(program.range_constraints),
+        module_call_graph=[_call(entry) for entry in program.module_call_graph],
+        example_inputs=program.example_inputs,
+        constants=dict(program.constants),
+        verifiers=program.verifiers if verifiers is None else verifiers,
     )
 
 

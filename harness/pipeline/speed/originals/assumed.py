@@ -94,17 +94,6 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         f"{_PROXY}:PythonKeyTracer.create_node",
         "torch.export.decomp_utils:CustomDecompTable",
     ),
-    "export.edge_programs": (
-        *_PROGRAM,
-        # Only one field of the configuration affects the graph.
-        f"{_EXIR}.capture._config:EdgeCompileConfig",
-        f"{_EXIR}.program._program:_get_aten_to_edge_passes",
-        f"{_EXIR}.program._program:_transform",
-        f"{_EXIR}.program._program:lift_constant_tensor_pass",
-        f"{_EXIR}.passes.dim_order_ops_registry",
-        f"{_EXIR}.passes.memory_format_ops_pass:MemoryFormatOpsPass",
-        f"{_EXIR}.verification.verifier:EXIREdgeDialectVerifier",
-    ),
     "passes.fake_results": (
         # Conditions, keys and results of the mode's own cache.
         f"{_FAKE}:FakeTensorMode.__torch_dispatch__",

@@ -18,7 +18,6 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:GraphModule.__reduce__",
     ),
     "export.decompositions": (f"{_EXPORTED}:ExportedProgram.run_decompositions",),
-    "export.edge_programs": ("executorch.exir.program._program:_generate_edge_program",),
     "passes.fake_results": (
         "executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",
         "torch.fx.interpreter:Interpreter.call_function",

@@ -1,14 +1,12 @@
-"""What targets of one case share of decomposing and of the edge dialect is what each would get."""
+"""What targets of one case share of decomposing is what each would get."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from executorch.exir import EdgeCompileConfig
-from executorch.exir.program import _program
 from torch.export import ExportedProgram, default_decompositions, export
 
 from harness import Case, Tester
@@ -16,7 +14,7 @@ from harness.errors import StageFailure
 from harness.pipeline import speed
 from harness.pipeline.route import lower
 from harness.pipeline.shared_case_work import SharedCaseWork
-from harness.pipeline.speed.export import decompositions, edge_programs
+from harness.pipeline.speed.export import decompositions
 from harness.pipeline.speed.export.functionalization import copy_program
 from harness.pipeline.speed.tests.graphs import NET, Net, are_alike
 
@@ -28,49 +26,30 @@ def _installed() -> None:
     speed.install()
 
 
-@pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The dialects of what was handed out instead of being made anew, each of them held against
-    what upstream makes of the same."""
-    dialects: list[str] = []
+def test_targets_share_decompositions_and_each_gets_what_it_would(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, upstream, asked = decompositions._decompose_copy, decompositions._upstream, list[int]()
+    shared: list[ExportedProgram] = []
 
-    def compared(module: Any, name: str, apart: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose outcome is held against upstream's if upstream was not asked."""
-        ours, upstream, asked = getattr(module, name), module._upstream, list[int]()
+    def counted(*args: Any) -> ExportedProgram:
+        asked.append(1)
+        return upstream(*args)
 
-        def counted(*args: Any) -> Any:
-            asked.append(1)
-            return upstream(*args)
+    def compared(of: Any, program: ExportedProgram, table: Any) -> ExportedProgram:
+        before, given = len(asked), copy_program(program)
+        made = ours(of, program, table)
+        if len(asked) == before:
+            are_alike(made, upstream(given, table))
+            shared.append(made)
+        return made
 
-        def called(*args: Any, **options: Any) -> Any:
-            before, given = len(asked), apart(*args, **options)
-            made = ours(*args, **options)
-            if len(asked) == before:
-                are_alike(made, upstream(*given))
-                dialects.append(made.dialect)
-            return made
-
-        monkeypatch.setattr(module, "_upstream", counted)
-        return called
-
-    decomposed = compared(
-        decompositions, "_decompose_copy", lambda of, program, table: (copy_program(program), table)
-    )
-    monkeypatch.setattr(decompositions, "_decompose_copy", decomposed)
-    converted = compared(
-        edge_programs,
-        "_generate_edge_program",
-        lambda config, program, preserve_ops: (config, copy_program(program), None, preserve_ops),
-    )
-    monkeypatch.setattr(_program, "_generate_edge_program", converted)
-    return dialects
-
-
-def test_targets_share_conversions_and_each_gets_what_it_would(shared: list[str]) -> None:
+    monkeypatch.setattr(decompositions, "_upstream", counted)
+    monkeypatch.setattr(decompositions, "_decompose_copy", compared)
     shared_work = SharedCaseWork()
     for target in ("xnnpack:fp32", "tosa:fp", "mlx:fp32", "portable:fp32"):
         lower(Tester(NET, target, shared_work=shared_work))
-    assert set(shared) == {"ATEN", "EDGE"}
+    assert shared
 
 
 def _functional() -> ExportedProgram:
