@@ -6,7 +6,7 @@ program. Each part replaces vendor functions to avoid one kind of work:
 * ``graph_code``: a graph module generates its Python code on first use.
 * ``memoized``: results that no program influences are cached, such as 36,000 registered kernels.
 * ``export``: targets of a case share decomposition tables and decompositions.
-* ``passes``: passes and verifiers reuse results on fake tensors; walks without effect are skipped.
+* ``passes``: passes reuse results on fake tensors; walks without effect are skipped.
 * ``unread_text``: graphs and stacks are not formatted when no one reads the text.
 * ``eviction``: caches drop programs that are finished.
 * ``calibration``: the range search of an observer skips steps without effect.
@@ -44,7 +44,7 @@ PARTS = tuple(
     """
     graph_code memoized
     export.decomposition_tables export.decompositions
-    passes.fake_results passes.argument_trees passes.skipped_walks passes.verification
+    passes.fake_results passes.argument_trees passes.skipped_walks
     unread_text eviction calibration patterns
     """.split()
 )
@@ -59,7 +59,6 @@ _FORMER_NAMES = {
     "walking.faked": "passes.fake_results",
     "walking.replay": "passes.argument_trees",
     "walking.retracing": "passes.skipped_walks",
-    "walking.verifying": "passes.verification",
     "untold": "unread_text",
     "forgotten": "eviction",
 }
@@ -68,7 +67,7 @@ _REMOVED_PARTS = frozenset(
     """
     lean lazy_imports converting.tracing export.traces converting.edge export.edge_programs
     walking.delegated passes.delegate_calls walking.propagation passes.propagation
-    walking.unmatched passes.pattern_filter
+    walking.verifying passes.verification walking.unmatched passes.pattern_filter
     delegating.merging delegates.partitions delegating.payloads delegates.payloads inductor
     """.split()
 )

@@ -23,6 +23,7 @@ import torch.export.decomp_utils
 import torch.export.exported_program
 from executorch.exir import tensor as exir_tensor
 from executorch.exir._serialize import _dataclass
+from executorch.exir.program import _program
 from torch._decomp import decompositions_for_rng
 from torch._export import utils as export_utils
 from torch._ops import OpOverload
@@ -235,6 +236,19 @@ def _dim_order_from_stride(stride: Any) -> tuple[Any, ...]:
     return tuple(sorted(range(len(stride)), key=stride.__getitem__, reverse=True))
 
 
+_select_preserved = _program._remove_invalid_ops_for_not_decompose
+_preserved: dict[tuple[Any, ...], list[Any]] = {}
+
+
+def _select_preserved_once(operators: list[Any]) -> list[Any]:
+    """Replaces exir's check of a partitioner's preserved operators, which parses each operator's
+    schema twice a program."""
+    key = tuple(operators)
+    if key not in _preserved:
+        _preserved[key] = _select_preserved(operators)
+    return list(_preserved[key])
+
+
 def install(replace: AttributeReplacer) -> None:
     """Cache these results from now on."""
     override = torch.export.exported_program._override_composite_implicit_decomp
@@ -249,5 +263,6 @@ def install(replace: AttributeReplacer) -> None:
     replace.replace_everywhere(_order_of, _dim_order_from_stride)
     # Node names derive from a few hundred operator names.
     replace(fx_graph, "_snake_case", functools.lru_cache(4096)(fx_graph._snake_case))
+    replace(_program, _select_preserved.__name__, _select_preserved_once)
     # Copies of a node share its provenance, which no code modifies.
     replace(NodeSource, "__deepcopy__", lambda self, memo: self)

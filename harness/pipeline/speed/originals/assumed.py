@@ -176,16 +176,5 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         "torch.fx.graph_module:GraphModule.__str__",
         "torch.fx.graph_module:GraphModule.print_readable",
     ),
-    "passes.verification": (
-        "torch._export.verifier:Verifier",
-        "torch._export.verifier:_verify_exported_program_signature",
-        "torch._export.verifier:_verify_exported_program_module_call_graph",
-        f"{_EXPORTED}:ExportedProgram._validate",
-        f"{_EXIR}.verification.verifier",
-        f"{_EXIR}.verification.arg_validator",
-        f"{_EXIR}.pass_manager:ExportedProgramPassManager",
-        f"{_EXIR}.dialects.edge._ops:EdgeOpOverload",
-        f"{_EXIR}.dialects.edge._ops:EdgeDialectFunctionSchema",
-    ),
 }
 """By part: ``module:name`` of functions, classes or variables, or ``module``."""

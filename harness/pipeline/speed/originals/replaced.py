@@ -39,6 +39,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
         f"{_EXPORTED}:ExportedProgram.call_spec",
         "executorch.exir.tensor:dim_order_from_stride",
         "torch.fx.graph:_snake_case",
+        "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",
         "torch._ops:OpOverload.decompose",
         f"{_PROXY}:maybe_handle_decomp",
     ),
@@ -70,16 +71,6 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",
         f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
         f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
-    ),
-    "passes.verification": (
-        "executorch.exir.verification.verifier:_check_tensor_args_matching_op_allowed_dtype",
-        "executorch.exir.verification.arg_validator:EdgeOpArgValidator.run_node",
-        "executorch.exir.verification.arg_validator:EdgeOpArgValidator.call_function",
-        "torch._export.verifier:Verifier._check_graph_module",
-        "executorch.exir.pass_manager:ExportedProgramPassManager.check",
-        "torch._export.verifier:_verify_exported_program_module_call_graph",
-        "torch._export.verifier:_verify_exported_program_signature",
-        "executorch.exir.program._program:_remove_invalid_ops_for_not_decompose",
     ),
 }
 """By part: the functions that it replaces, as ``module:name``."""

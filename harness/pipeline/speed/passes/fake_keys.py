@@ -6,14 +6,12 @@ the kinds of its tensors, its other arguments and further context that the opera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx import Node
 from torch.fx.immutable_collections import immutable_list
 
 from harness.model.trees import PLAIN
@@ -82,16 +80,14 @@ _NAMESPACES = {
 def build_key(
     values: Iterable[Any],
     mode: FakeTensorMode,
-    given: Mapping[Node, CallKey] = MappingProxyType({}),
 ) -> CallKey:
     """Build the cache key of arguments.
 
     It has the kinds of tensors, and other values with their types, because 1 and 1.0 lead to
-    different results. In a graph, ``given`` has the keys of nodes.
+    different results.
 
     Raises:
         NotCacheable: the arguments have more properties.
-        KeyError: a node has no key.
     """
     parts: list[Any] = []
     for value in values:
@@ -101,9 +97,7 @@ def build_key(
         elif its in PLAIN:
             parts.append((its, value))
         elif its is tuple or its is list or its is immutable_list:
-            parts.append((its, build_key(value, mode, given)))
-        elif its is Node:
-            parts.append((its, given[value]))
+            parts.append((its, build_key(value, mode)))
         else:
             raise NotCacheable
     return tuple(parts)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import logging
 import traceback
 import unittest
 from typing import Any
 
 import pytest
 import torch
-from executorch.exir import tensor as exir_tensor
+from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+from executorch.exir import tensor as exir_tensor, to_edge_transform_and_lower
 from executorch.exir.backend import utils
 from torch.export import ExportedProgram, export
 
@@ -123,3 +125,30 @@ def test_arms_passes_keep_the_line_that_they_would_keep(monkeypatch: pytest.Monk
 def test_others_get_the_whole_stack() -> None:
     assert len(traceback.format_stack()) > 2
     assert len(traceback.format_stack(limit=1)) == 1
+
+
+class _Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_graphs_are_written_where_somebody_reads_them(
+    level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, lines = logging.getLogger(), _Lines()
+    monkeypatch.setattr(root, "level", level)
+    monkeypatch.setattr(root, "handlers", [lines])
+    for name in ("convert_to_linear", "convert_to_sdpa"):
+        logger = logging.getLogger(f"executorch.backends.xnnpack._passes.{name}")
+        monkeypatch.setattr(logger, "level", level)
+        logger.manager._clear_cache()  # type: ignore[attr-defined]
+    program = export(torch.nn.Linear(2, 2), (torch.randn(1, 2),))
+    to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
+    written = [line for line in lines.said if "def forward" in line]
+    assert len(written) == (5 if level == logging.DEBUG else 0)
+    assert "def forward" in str(program.graph_module)
