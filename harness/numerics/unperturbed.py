@@ -16,8 +16,9 @@ import torch
 from harness.errors import NotDeterministic
 from harness.execution.interface import ValuePosition, list_output_paths
 from harness.model.case import CallInputs
-from harness.numerics.arithmetic import Float64Mode, RunRecord
+from harness.numerics.arithmetic import Float64Mode
 from harness.numerics.determinism import LARGE, RandomDraws, outputs_agree
+from harness.numerics.formats.quantization_steps import output_steps
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.module_runs import (
     CallResult,
@@ -27,7 +28,7 @@ from harness.numerics.module_runs import (
     run_calls,
     run_calls_in_float64,
 )
-from harness.numerics.quantization_steps import output_steps
+from harness.numerics.pairing import RunRecord
 from harness.vendors.torch import TreeSpec
 
 

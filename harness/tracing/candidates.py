@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from harness.execution.operators import op_name
-from harness.numerics.error_model.rounding import RoundingKind, base_name, get_rounding_kind
+from harness.numerics.error_model.rules import RoundingKind, base_name, get_rule
 from harness.tracing.value_flow import ValueFlow
 from harness.vendors.torch import OpOverload
 
@@ -87,7 +87,7 @@ def is_data_movement(node: Node) -> bool:
     """Whether a node only moves, selects or compares values."""
     if not isinstance(node.target, OpOverload):
         return node.target is operator.getitem
-    return get_rounding_kind(base_name(node.target), node.args, node.kwargs) is RoundingKind.EXACT
+    return get_rule(base_name(node.target)).get_kind(node.args, node.kwargs) is RoundingKind.EXACT
 
 
 def is_dequantize(node: Node) -> bool:

@@ -7,26 +7,27 @@ consists of it.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "floor_divide", "fmod", "remainder"})
-"""Operators that take constants and are discontinuous."""
 
-_OPERATORS = COMPARISONS | {
-    "add", "sub", "rsub", "mul", "div", "pow", "clamp", "clamp_min", "clamp_max", "full",
-    "full_like", "new_full", "fill", "scalar_tensor", "masked_fill", "where", "hardtanh",
-    "threshold",
-}  # fmt: skip
+class ConstantRounding(enum.Enum):
+    """Which value an operator takes for a constant that its dtype cannot represent."""
+
+    DRAWN = enum.auto()
+    """Any value between the constant and its rounded value."""
+    COMPARED = enum.auto()
+    """One of both: the operator is discontinuous."""
+
 
 _KEYWORDS = frozenset({"other", "value", "fill_value", "min", "max"})
 
 
 def round_constants(
-    name: str,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     dtype: torch.dtype,
@@ -35,15 +36,12 @@ def round_constants(
     """Return the arguments of an operator with its constants as a target may round them.
 
     Args:
-        name: base name of the operator.
         args: positional arguments.
         kwargs: keyword arguments. Factors such as ``alpha`` stay as they are.
         dtype: dtype that the program's constants are rounded to.
         draw: called with a constant that the dtype cannot represent and with its rounded value;
             returns the constant to compute with.
     """
-    if name not in _OPERATORS:
-        return args, kwargs
 
     def round_constant(item: Any) -> Any:
         if type(item) is not float or not math.isfinite(item):

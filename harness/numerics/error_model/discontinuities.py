@@ -1,6 +1,6 @@
 """Run discontinuous operators: a small error of an argument may change the result by a whole step.
 
-Each operator passes its discontinuous part to ``mode.evaluate_discontinuous(function,
+Each operator passes its discontinuous part to ``mode.evaluate_discontinuous(func, function,
 *arguments)``, so that a perturbed run takes either side that its arguments reach. Operators that
 select elements ask ``mode.draw_tie_order`` for an order: perturbations do not separate equal
 elements, and ATen does not define which of them it returns.
@@ -8,7 +8,9 @@ elements, and ATen does not define which of them it returns.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,9 +20,10 @@ class DiscontinuityMode:
     """Interface that the operators of this module need from a mode; perturbs nothing itself."""
 
     def evaluate_discontinuous(
-        self, function: Callable[..., torch.Tensor], *arguments: Any
+        self, func: Any, function: Callable[..., torch.Tensor], *arguments: Any
     ) -> torch.Tensor:
-        """Evaluate ``function`` on the arguments as the target may see them."""
+        """Evaluate ``function``, the discontinuous part of an overload, on the arguments as the
+        target may see them."""
         return function(*arguments)
 
     def draw_tie_order(self, length: int) -> torch.Tensor | None:
@@ -38,91 +41,75 @@ class DiscontinuityMode:
         return remainder
 
 
-def may_be_discontinuous(func: Any, name: str) -> bool:
-    """Whether any call of the operator is discontinuous."""
-    if func._schema.is_mutable and not func._schema.name.endswith("_"):
-        return False  # writes to ``out=``
-    return name in NAMES or name in _BY_ARGUMENT
+@dataclass(frozen=True)
+class Jump:
+    """How the result of an operator may change by a whole step.
 
-
-def is_discontinuous(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether this call is discontinuous in its arguments, or may select among equal elements.
-
-    Args:
-        func: overload for which :func:`may_be_discontinuous` is true.
-        name: its base name.
-        args: its arguments.
-        kwargs: its keyword arguments.
+    Attributes:
+        applies: whether a call is discontinuous in its arguments, or may select among equal
+            elements; takes the overload and the arguments.
+        run: runs such a call on arguments as the target may see them, and writes to none; takes
+            the mode, the overload and the arguments.
     """
-    if name in _SELECTIONS:
-        has_dim = any(argument.name == "dim" for argument in func._schema.arguments)
-        # A stable sort defines the order of equal elements.
-        return has_dim and not kwargs.get("stable") and args[0].dim() > 0 and args[0].numel() > 0
-    if not any(_is_float(item) for item in args):
-        return False
-    if name in ("_to_copy", "to"):
-        dtype = kwargs.get("dtype")
-        return dtype is not None and not dtype.is_floating_point and not dtype.is_complex
-    if name == "div":
-        return kwargs.get("rounding_mode") is not None
-    return name in _STEPS
+
+    applies: Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]
+    run: Callable[[DiscontinuityMode, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-def run_discontinuous(
-    mode: DiscontinuityMode, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Run a call for which :func:`is_discontinuous` is true, on arguments as the target may see
-    them.
-
-    The result of an in-place operator is written to its argument.
-    """
-    if name in _SELECTIONS:
-        return _select_elements(mode, func, args, kwargs)
-    if name in _QUOTIENTS or name == "div":
-        result = _divide(mode, name, args, kwargs)
-    elif name == "frac":
-        result = args[0] - mode.evaluate_discontinuous(torch.trunc, args[0])
-    else:
-        writes = func._schema.is_mutable
-
-        def call(*given: Any) -> torch.Tensor:
-            first = given[0].clone() if writes else given[0]
-            return func(first, *given[1:], **kwargs)  # type: ignore[no-any-return]
-
-        result = mode.evaluate_discontinuous(call, *args)
-    return args[0].copy_(result) if func._schema.is_mutable else result
+def _has_float(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(isinstance(item, torch.Tensor) and item.is_floating_point() for item in args)
 
 
-_SELECTIONS = frozenset(
-    "argmax argmin max min topk sort argsort kthvalue median nanmedian mode".split()
-)
-# The rounding of the quotient, and whether the operator returns the remainder.
-_QUOTIENTS = {
-    "floor_divide": (torch.floor, False),
-    "remainder": (torch.floor, True),
-    "fmod": (torch.trunc, True),
-}
-_STEPS = frozenset(
-    """
-    floor ceil trunc round sign sgn frac lt le gt ge eq ne bucketize searchsorted heaviside
-    floor_divide remainder fmod
-    """.split()
-)
+def _is_to_integer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    dtype = kwargs.get("dtype")
+    is_integer = dtype is not None and not dtype.is_floating_point and not dtype.is_complex
+    return is_integer and _has_float(func, args, kwargs)
 
-NAMES = _STEPS | _SELECTIONS
-"""Discontinuous operators, without conversions to integers and divisions with a rounding mode."""
-_BY_ARGUMENT = frozenset(("_to_copy", "to", "div"))
+
+def _is_rounded_quotient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return kwargs.get("rounding_mode") is not None and _has_float(func, args, kwargs)
+
+
+def _selects(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    has_dim = any(argument.name == "dim" for argument in func._schema.arguments)
+    # A stable sort defines the order of equal elements.
+    return has_dim and not kwargs.get("stable") and args[0].dim() > 0 and args[0].numel() > 0
+
+
+def _step(
+    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    writes = func._schema.is_mutable
+
+    def call(*given: Any) -> torch.Tensor:
+        first = given[0].clone() if writes else given[0]
+        return func(first, *given[1:], **kwargs)  # type: ignore[no-any-return]
+
+    return mode.evaluate_discontinuous(func, call, *args)
+
+
+def _take_fraction(
+    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor:
+    fraction: torch.Tensor = args[0] - mode.evaluate_discontinuous(func, torch.trunc, args[0])
+    return fraction
 
 
 def _divide(
-    mode: DiscontinuityMode, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    mode: DiscontinuityMode,
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    function: Callable[..., torch.Tensor] | None = None,
+    is_remainder: bool = False,
 ) -> torch.Tensor:
     """Compute the rounded quotient, or the remainder as ``x - y * floor(x / y)``: its error is a
     rounding of the product, which is as large as ``x``."""
-    floor = torch.floor if kwargs.get("rounding_mode") == "floor" else torch.trunc
-    function, is_remainder = _QUOTIENTS.get(name, (floor, False))
+    if function is None:
+        function = torch.floor if kwargs["rounding_mode"] == "floor" else torch.trunc
     dividend, divisor = args[:2]
-    whole = mode.evaluate_discontinuous(function, mode.divide(dividend, divisor))
+    whole = mode.evaluate_discontinuous(func, function, mode.divide(dividend, divisor))
     return mode.compute_remainder(dividend, divisor, whole) if is_remainder else whole
 
 
@@ -149,7 +136,7 @@ def _select_elements(
         indices: torch.Tensor = result[1] if returns_values else result
         return indices if order is None else order[indices]
 
-    indices = mode.evaluate_discontinuous(select, along)
+    indices = mode.evaluate_discontinuous(func, select, along)
     values = along.gather(axis, indices) if returns_values else None
     if keepdim is False:
         indices = indices.squeeze(axis)
@@ -159,5 +146,11 @@ def _select_elements(
     return indices if values is None else (values, indices)
 
 
-def _is_float(item: Any) -> bool:
-    return isinstance(item, torch.Tensor) and item.is_floating_point()
+STEP = Jump(_has_float, _step)
+FRACTION = Jump(_has_float, _take_fraction)
+FLOOR_QUOTIENT = Jump(_has_float, functools.partial(_divide, function=torch.floor))
+REMAINDER = Jump(_has_float, functools.partial(_divide, function=torch.floor, is_remainder=True))
+FMOD = Jump(_has_float, functools.partial(_divide, function=torch.trunc, is_remainder=True))
+ROUNDED_QUOTIENT = Jump(_is_rounded_quotient, _divide)
+TO_INTEGER = Jump(_is_to_integer, _step)
+SELECTION = Jump(_selects, _select_elements)

@@ -12,39 +12,33 @@ from typing import Any
 import torch
 
 from harness.model.trees import leaves
-from harness.numerics.error_model.rounding import CORRECTLY_ROUNDED
 
 _SAMPLE = 1024
 # Magnitudes that are normal numbers in every dtype; float16 has the smallest range.
 _SMALLEST, _LARGEST = 2.0**-14, 2.0**15
 
 
-def is_exact_result(name: str, args: tuple[Any, ...], out: Any, unit: float) -> bool:
-    """Whether every target computes this result of exact arguments without error.
+def is_representable(out: Any, unit: float) -> bool:
+    """Whether a dtype can represent all elements of a result.
 
-    True where the operation rounds correctly and the dtype can represent all elements. A division
-    counts where the divisor is a power of two: there, targets that multiply by the reciprocal are
-    exact, too.
+    Every target computes such a result of exact arguments without error if the operation rounds
+    correctly.
 
     Args:
-        name: base name of the operation.
-        args: its arguments, the same in all runs.
-        out: its result in float64.
+        out: a result in float64.
         unit: unit roundoff of the coarsest dtype.
     """
-    if name not in CORRECTLY_ROUNDED and not (name == "div" and _is_power_of_two(args)):
-        return False
     if not unit:
         return False
     digits = 1 / unit
     return all(
-        _is_representable(item.flatten()[:_SAMPLE], digits) and _is_representable(item, digits)
+        _can_represent(item.flatten()[:_SAMPLE], digits) and _can_represent(item, digits)
         for item in leaves(out)
         if isinstance(item, torch.Tensor) and item.is_floating_point()
     )
 
 
-def _is_representable(values: torch.Tensor, digits: float) -> bool:
+def _can_represent(values: torch.Tensor, digits: float) -> bool:
     if values.numel() == 0:
         return True
     mantissa = torch.frexp(values).mantissa * digits
@@ -53,7 +47,9 @@ def _is_representable(values: torch.Tensor, digits: float) -> bool:
     return bool(((mantissa == mantissa.round()) & is_in_range).all())
 
 
-def _is_power_of_two(args: tuple[Any, ...]) -> bool:
+def has_power_of_two(args: tuple[Any, ...]) -> bool:
+    """Whether a division is by a power of two: there, targets that multiply by the reciprocal are
+    exact, too."""
     divisor = args[1]
     if isinstance(divisor, torch.Tensor):
         if divisor.numel() != 1 or not divisor.is_floating_point():

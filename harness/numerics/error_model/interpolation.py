@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -26,18 +26,6 @@ _NEAR = (1.25, -2.25, 0.0, 1.0)
 _FAR = (-0.75, 3.75, -6.0, 3.0)
 # Largest sum of the absolute weights of a cubic, in the middle of its interval.
 _CUBIC_GAIN = 1.375
-_MODES = {"nearest": 1, "nearest_exact": 1, "linear": 2, "cubic": 4}
-_UPSAMPLES = {
-    **{f"upsample_nearest{d}d": "nearest" for d in (1, 2, 3)},
-    **{f"_upsample_nearest_exact{d}d": "nearest_exact" for d in (1, 2, 3)},
-    "upsample_linear1d": "linear",
-    "upsample_bilinear2d": "linear",
-    "upsample_trilinear3d": "linear",
-    "upsample_bicubic2d": "cubic",
-}
-_ANTIALIASED = {"_upsample_bilinear2d_aa": 2.0, "_upsample_bicubic2d_aa": 4.0}
-_GRIDS = frozenset({"grid_sampler_2d", "grid_sampler_3d"})
-NAMES = frozenset(_UPSAMPLES) | frozenset(_ANTIALIASED) | _GRIDS
 
 
 @dataclass(frozen=True)
@@ -54,26 +42,18 @@ class Interpolation:
     magnitude: torch.Tensor | None
 
 
-def interpolate(
-    func: Any, name: str, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float = _UNIT
-) -> Interpolation:
-    """Compute an interpolation with perturbed coordinates and weights.
+Interpolate: TypeAlias = Callable[[Any, tuple[Any, ...], DrawNoise, float, float], Interpolation]
+"""Computes an interpolation with perturbed coordinates and weights.
 
-    Args:
-        func: an overload whose base name is in ``NAMES`` and that takes output sizes.
-        name: its base name.
-        args: its arguments, floating tensors in float64.
-        draw: draws noise.
-        safety: factor on the noise of nearest-neighbour modes: either side of a border within
-            that distance is taken.
-        unit: unit roundoff of the results. A grid's coordinates are computed in its own dtype
-            (``grid_sampler_unnormalize`` in ATen's ``GridSampler.h``), all others in float32.
-    """
-    if name in _GRIDS:
-        return _sample_grid(func, args, draw, safety, max(unit, _UNIT))
-    if name in _ANTIALIASED:
-        return _antialias(func, args, _ANTIALIASED[name], draw)
-    mode = _UPSAMPLES[name]
+It takes an overload with output sizes; its arguments, floating tensors in float64; a function that
+draws noise; the factor on the noise of nearest-neighbour modes, of which either side of a border
+within that distance is taken; and the unit roundoff of the results.
+"""
+
+
+def _upsample(
+    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float, *, mode: str
+) -> Interpolation:
     copies = mode.startswith("nearest")
     x, sizes = args[:2]
     align, scales = (False, args[2:]) if copies else (args[2], args[3:])
@@ -174,7 +154,9 @@ def _gather_taps(
     return total
 
 
-def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: DrawNoise) -> Interpolation:
+def _antialias(
+    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float, *, slope: float
+) -> Interpolation:
     """Perturb an antialiased interpolation.
 
     Weights come from a triangle or a cubic, stretched by the scale and divided by their sum. A
@@ -193,17 +175,18 @@ def _antialias(func: Any, args: tuple[Any, ...], slope: float, draw: DrawNoise) 
     return Interpolation(values + draw(magnitude * error), magnitude)
 
 
-def _sample_grid(
+def sample_grid(
     func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float
 ) -> Interpolation:
     """Perturb a grid sampler.
 
-    Coordinates of the grid are from -1 to 1. The errors of ``((g + 1) * size - 1) / 2``, or of
-    ``(g + 1) / 2 * (size - 1)``, are applied to the grid.
+    Its coordinates, from -1 to 1, are computed in its own dtype (``grid_sampler_unnormalize`` in
+    ATen's ``GridSampler.h``), all others in float32. The errors of ``((g + 1) * size - 1) / 2``, or
+    of ``(g + 1) / 2 * (size - 1)``, are applied to the grid.
     """
     x, grid, mode = args[:3]
     sizes = torch.tensor(x.shape[:1:-1], dtype=torch.float64)  # the grid has the width first
-    error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * unit)
+    error = ((grid + 1).abs() + 1 / sizes) * (_ROUNDINGS * max(unit, _UNIT))
     copies = mode == 1
     moved = grid + draw(error) * (safety if copies else 1.0)
     values = func(x, moved, *args[2:])
@@ -214,3 +197,11 @@ def _sample_grid(
         over = tuple(range(2, x.dim()))
         magnitude = x.abs().amax(over, keepdim=True).expand_as(values) * _CUBIC_GAIN**2
     return Interpolation(values, magnitude)
+
+
+NEAREST: Interpolate = functools.partial(_upsample, mode="nearest")
+NEAREST_EXACT: Interpolate = functools.partial(_upsample, mode="nearest_exact")
+LINEAR: Interpolate = functools.partial(_upsample, mode="linear")
+CUBIC: Interpolate = functools.partial(_upsample, mode="cubic")
+ANTIALIASED_LINEAR: Interpolate = functools.partial(_antialias, slope=2.0)
+ANTIALIASED_CUBIC: Interpolate = functools.partial(_antialias, slope=4.0)

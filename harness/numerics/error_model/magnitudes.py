@@ -1,4 +1,4 @@
-"""Count the terms of a reduction, and compute the magnitude that its rounding is relative to.
+"""Compute the magnitude that the rounding of a reduction is relative to.
 
 A sum of K terms in any order errs by at most ``K·u·Σ|terms|`` (N. J. Higham, *Accuracy and
 Stability of Numerical Algorithms*, 2nd ed., 2002, section 3.1); docs/numerics.md derives the rest.
@@ -7,13 +7,15 @@ Stability of Numerical Algorithms*, 2nd ed., 2002, section 3.1); docs/numerics.m
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from harness.model.trees import leaves
+from harness.numerics.error_model import terms
+from harness.numerics.error_model.terms import Args, is_inexact
 from harness.numerics.kernels.products import compute
 
 # λ of the probabilistic summation bound (Higham & Mary 2019, theorem 2.4): the chance that
@@ -23,12 +25,8 @@ LAMBDA = 6.0
 # amplitude of a sum is its probabilistic bound divided by that.
 _SUM_LAMBDA = LAMBDA / 3.0
 
-_FFT = frozenset({"_fft_r2c", "_fft_c2r", "_fft_c2c"})
-# The error of these is relative to the result itself.
-_RELATIVE = frozenset("prod cumprod linalg_vector_norm _cdist_forward".split())
+FLOAT32_UNIT = 2.0**-24
 _SCALARS = frozenset({"alpha", "beta"})
-_PRODUCTS = frozenset("mm bmm mv dot linear addmm baddbmm addmv addbmm".split())
-_ALONG_ONE = frozenset({"cumsum", "logcumsumexp"})
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,35 @@ class Reduction:
         return (self.repeated / exact_terms + independent).clamp_max(float(length)) + 1
 
 
+@dataclass(frozen=True)
+class SumRule:
+    """How the terms of a reduction are counted. Functions take the arguments of a call.
+
+    Attributes:
+        count_terms: returns the number of terms of an output; also takes the result.
+        find_repeated: counts the repeated terms of each output.
+        is_running: the j-th output along a dimension has j terms.
+        is_mean: it divides by the number of terms.
+        is_relative: whether the error is relative to the result itself.
+        find_bias: returns the bias that is added to a sum of products, broadcasting with the
+            result; None for none. Also takes keyword arguments.
+        analyze: used instead of all others.
+    """
+
+    count_terms: Callable[[Args, torch.Tensor], int] = terms.count_per_output
+    find_repeated: Callable[[Args], torch.Tensor | None] = terms.count_if_all_equal
+    is_running: bool = False
+    is_mean: bool = False
+    is_relative: Callable[[Args], bool] = terms.never
+    find_bias: Callable[[Args, dict[str, Any]], torch.Tensor | None] = terms.find_no_bias
+    analyze: Callable[[Args], Reduction] | None = None
+
+
 def analyze_reduction(
     func: Any,
     name: str,
-    args: tuple[Any, ...],
+    rule: SumRule,
+    args: Args,
     kwargs: dict[str, Any],
     unit: float,
     *,
@@ -78,37 +101,40 @@ def analyze_reduction(
     Args:
         func: the overload that is called.
         name: its base name.
+        rule: how its terms are counted.
         args: its arguments, floating tensors in float64.
         kwargs: its keyword arguments.
         unit: unit roundoff of the dtype that it sums in.
         coarse: whether magnitudes may be computed in float32, as far as its range allows. All
             terms are positive, so that the relative error is about 1e-6.
     """
-    if name in _FFT:
-        return _analyze_fourier(name, args)
+    if rule.analyze is not None:
+        return rule.analyze(args)
     coarse = coarse and not any(map(torch.is_complex, _tensors((args, kwargs))))
     result = _absolute_sums(func, name, args, kwargs, torch.float32) if coarse else None
     if result is None:
         result = _absolute_sums(func, name, args, kwargs, torch.float64)
     if not result:
         return Reduction(1, None, None)
-    terms = max(1, _count_terms(name, args, result[0]))
-    if name in _RELATIVE or (name.startswith("scatter_reduce") and "prod" in args):
-        return Reduction(terms, None, None)
-    repeated = _count_repeated(name, args) if terms > LAMBDA**2 else None
+    count = max(1, rule.count_terms(args, result[0]))
+    if rule.is_relative(args):
+        return Reduction(count, None, None)
+    repeated = rule.find_repeated(args) if count > LAMBDA**2 else None
     magnitudes = [item.abs() for item in result]
-    if repeated is not None and _is_exact_sum(name, args, terms, magnitudes[0], unit):
-        repeated = None
-    if name == "cumsum" and args[0].dim():
+    if repeated is not None:
+        quantum = 1.0 / count if rule.is_mean else 1.0
+        if _is_exact_sum(args, quantum, magnitudes[0], unit):
+            repeated = None
+    if rule.is_running and args[0].dim():
         shape = [1] * args[0].dim()
         shape[args[1]] = -1
-        running = torch.arange(1, terms + 1, dtype=torch.float64).reshape(shape)
+        running = torch.arange(1, count + 1, dtype=torch.float64).reshape(shape)
         return Reduction(running, magnitudes, repeated)
-    return Reduction(terms, magnitudes, repeated)
+    return Reduction(count, magnitudes, repeated)
 
 
 def _absolute_sums(
-    func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], dtype: torch.dtype
+    func: Any, name: str, args: Args, kwargs: dict[str, Any], dtype: torch.dtype
 ) -> list[torch.Tensor] | None:
     """Run the operation on copies of absolute values. None where results leave the range of
     float32, or come close."""
@@ -130,77 +156,12 @@ def _is_safely_in_range(magnitude: torch.Tensor) -> bool:
     return float(low) > 1e-30 and float(high) < 1e30
 
 
-def _count_terms(name: str, args: tuple[Any, ...], out: torch.Tensor) -> int:
-    first: torch.Tensor = args[0]
-    if name in ("mm", "bmm", "mv", "dot", "linear"):
-        return first.shape[-1]
-    if name in ("addmm", "baddbmm", "addmv"):
-        return int(args[1].shape[-1]) + 1
-    if name == "addbmm":
-        return int(args[1].shape[0] * args[1].shape[-1]) + 1
-    if name == "convolution":
-        weight: torch.Tensor = args[1]
-        # A transposed weight is (in, out / groups, ...); an output sums over the in channels.
-        channels = weight.shape[0] // args[8] if args[6] else weight.shape[1]
-        return int(channels) * math.prod(weight.shape[2:]) + 1
-    if name.startswith(("avg_pool", "_adaptive_avg_pool", "adaptive_avg_pool")):
-        if name.startswith("avg_pool"):
-            return math.prod(args[1])
-        return max(1, first.numel() // max(1, out.numel())) * 2
-    if name == "index_put":
-        return int(args[2].numel()) + 1
-    if name in ("cumsum", "cumprod"):
-        return first.shape[args[1]] if first.dim() else 1
-    if name in ("scatter_add", "scatter_reduce", "index_add", "index_reduce", "col2im"):
-        return first.numel()
-    if name == "_cdist_forward":
-        return 2 * first.shape[-1]
-    return first.numel() // max(1, out.numel())
-
-
-def _count_repeated(name: str, args: tuple[Any, ...]) -> torch.Tensor | None:
-    """Count the nonzero terms of each output that equal the two terms before them.
-
-    Within a binade of the partial sum, adding the same number rounds the same way every time:
-    such errors add up instead of averaging out.
-    """
-    if name in _PRODUCTS:
-        return _count_repeated_products(name, args)
-    x = args[0]
-    if name in ("sum", "mean", "nansum"):
-        dims = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) else None
-        over = [dim % x.dim() for dim in dims] if dims else list(range(x.dim()))
-        keep = bool(args[2]) if len(args) > 2 else False
-        kept = [dim for dim in range(x.dim()) if dim not in over]
-        rows = x.permute(*kept, *over).reshape(*[x.shape[dim] for dim in kept], -1)
-        count = _find_repeats(rows, -1)
-        if count is None:
-            return None
-        total = count.sum(-1).double()
-        return (
-            total.reshape([1 if d in over else x.shape[d] for d in range(x.dim())])
-            if keep
-            else total
-        )
-    if name in _ALONG_ONE:
-        count = _find_repeats(x, args[1])
-        return None if count is None else count.cumsum(args[1]).double()
-    # Other reductions count only where all of their terms are one number.
-    operands = [item for item in args[:2] if isinstance(item, torch.Tensor) and is_inexact(item)]
-    if all(item.numel() and bool((item == item.flatten()[0]).all()) for item in operands):
-        return torch.tensor(math.inf, dtype=torch.float64)
-    return None
-
-
-def _is_exact_sum(
-    name: str, args: tuple[Any, ...], terms: int, magnitude: torch.Tensor, unit: float
-) -> bool:
+def _is_exact_sum(args: Args, quantum: float, magnitude: torch.Tensor, unit: float) -> bool:
     """Whether no partial sum rounds, as for a sum of ones.
 
     All terms are integer multiples of a power of two, and the sum of their magnitudes is a
-    multiple that the dtype can represent.
+    multiple that the dtype can represent. The quantum of a sum is 1, that of a mean its factor.
     """
-    quantum = 1.0 if name not in ("mean",) and "avg_pool" not in name else 1.0 / terms
     for item in args[:3]:
         if not is_inexact(item):
             continue
@@ -216,38 +177,9 @@ def _is_exact_sum(
     return float(magnitude.max()) <= quantum / unit
 
 
-def _count_repeated_products(name: str, args: tuple[Any, ...]) -> torch.Tensor | None:
-    """Count repeated terms of a matrix product: a term repeats where both factors do."""
-    left, right = args[1:3] if name.startswith("add") or name == "baddbmm" else args[:2]
-    across = -1 if name in ("linear", "mv", "dot", "addmv") else -2
-    rows, columns = _find_repeats(left, -1), _find_repeats(right, across)
-    if rows is None or columns is None:
-        return None
-    columns = columns.mT if name == "linear" else columns
-    count = rows.double() @ columns.double()
-    return count.sum(0) if name == "addbmm" else count
-
-
-def _find_repeats(x: torch.Tensor, dim: int) -> torch.Tensor | None:
-    """Mark nonzero elements that equal the two before them along a dimension; bool."""
-    length = x.shape[dim] if x.dim() else 0
-    if length < 3:
-        return None
-    like_last = x.narrow(dim, 1, length - 1) == x.narrow(dim, 0, length - 1)
-    same = like_last.narrow(dim, 1, length - 2) & like_last.narrow(dim, 0, length - 2)
-    if not bool(same.any()):
-        return None
-    same &= x.narrow(dim, 2, length - 2) != 0
-    if not bool(same.any()):
-        return None
-    # The first two elements of a sequence equal the rest.
-    shape = list(x.shape)
-    shape[dim] = 2
-    return torch.cat([same.new_zeros(shape), same], dim)
-
-
-def _analyze_fourier(name: str, args: tuple[Any, ...]) -> Reduction:
+def analyze_fourier(args: Args, *, is_inverse: bool = False) -> Reduction:
     """Compute the magnitude of a discrete Fourier transform: n inputs, summed in log2(n) stages.
+    ``is_inverse``: from half of a spectrum to real numbers.
 
     A stage errs by ``η·u`` of each number, η = 1 + 4√2 (Higham 2002, theorem 24.2). Numbers of a
     stage that reach one output have a root sum of squares of ‖x‖. With independent errors each
@@ -256,7 +188,7 @@ def _analyze_fourier(name: str, args: tuple[Any, ...]) -> Reduction:
     x, dims, normalization = args[0], args[1], args[2]
     sizes: Sequence[int] = [x.shape[dim] for dim in dims]
     energy = x.abs().square().sum(tuple(dims), keepdim=True)
-    if name == "_fft_c2r":
+    if is_inverse:
         sizes = [*sizes[:-1], args[3]]
         energy = energy * 2  # half of the spectrum is given
     count = max(1, math.prod(sizes))
@@ -264,11 +196,6 @@ def _analyze_fourier(name: str, args: tuple[Any, ...]) -> Reduction:
     scale = (1.0, count**-0.5, 1.0 / count)[normalization]
     roundings = (1 + 4 * math.sqrt(2)) * LAMBDA * math.sqrt(stages)
     return Reduction(0, [energy.sqrt() * (scale * roundings)], None)
-
-
-def is_inexact(item: Any) -> bool:
-    """Whether the item is a floating or complex tensor."""
-    return isinstance(item, torch.Tensor) and (item.is_floating_point() or item.is_complex())
 
 
 def _absolute(item: Any, dtype: torch.dtype) -> Any:

@@ -5,44 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 _INF = math.inf
-DOMAINS: dict[str, tuple[float, float]] = {
-    "acos": (-1.0, 1.0),
-    "acosh": (1.0, _INF),
-    "asin": (-1.0, 1.0),
-    "atanh": (-1.0, 1.0),
-    "erfinv": (-1.0, 1.0),
-    "log": (0.0, _INF),
-    "log10": (0.0, _INF),
-    "log1p": (-1.0, _INF),
-    "log2": (0.0, _INF),
-    "logit": (0.0, 1.0),
-    "rsqrt": (0.0, _INF),
-    "special_ndtri": (0.0, 1.0),
-    "sqrt": (0.0, _INF),
-}
-"""The closed interval on which a function of one argument has real values."""
+
+Interval: TypeAlias = tuple[float, float]
+"""Both ends of a closed interval."""
 
 
-def find_domain(name: str, args: tuple[Any, ...]) -> tuple[float, float] | None:
-    """Return the domain of a call's first argument; None where it is unbounded."""
-    if name == "pow" and len(args) > 1 and isinstance(args[1], float) and args[1] % 1:
-        return (0.0, _INF)
-    return DOMAINS.get(name)
-
-
-def is_inside(x: torch.Tensor, interval: tuple[float, float]) -> torch.Tensor:
+def is_inside(x: torch.Tensor, interval: Interval) -> torch.Tensor:
     """Mark elements in the interval; bool."""
     return (x >= interval[0]) & (x <= interval[1])
 
 
-def clamp_halfway(
-    x: torch.Tensor, moved: torch.Tensor, interval: tuple[float, float]
-) -> torch.Tensor:
+def clamp_halfway(x: torch.Tensor, moved: torch.Tensor, interval: Interval) -> torch.Tensor:
     """Limit the perturbation of ``x``: an element moves at most half way to an end of the domain.
 
     Elements outside the domain move freely.
@@ -107,7 +85,7 @@ class DtypeRange:
 
 
 def apply_usual_formula(
-    name: str,
+    formula: Callable[..., torch.Tensor],
     to_range: DtypeRange,
     result: torch.Tensor,
     args: tuple[Any, ...],
@@ -116,15 +94,12 @@ def apply_usual_formula(
     """Add the error of a function's usual formula where its intermediates leave the range.
 
     Args:
-        name: the function's base name.
+        formula: one of the functions below.
         to_range: the range.
         result: the exact result, float64.
         args: the function's arguments.
         kwargs: its keyword arguments.
     """
-    formula = _USUAL.get(name)
-    if formula is None:
-        return result
     to_range.was_exceeded = False
     # Integers and bools as well: sinh(True) is a float.
     args = tuple(item.double() if isinstance(item, torch.Tensor) else item for item in args)
@@ -136,30 +111,35 @@ def apply_usual_formula(
     return torch.where(differs, result + (limited - unlimited), result)
 
 
-def _cosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+def cosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    """Compute cosh from an exponential."""
     return keep(x.abs().exp()) / 2
 
 
-def _sinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+def sinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    """Compute sinh from an exponential."""
     return torch.where(x.abs() > 1, x.sign() * keep(x.abs().exp()) / 2, x.sinh())
 
 
-def _asinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+def asinh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    """Compute asinh from a square."""
     # Odd, so that only one side of it cancels; below 1 the formula is not used.
     size = x.abs()
     far = x.sign() * (size + keep(size * size + 1).sqrt()).log()
     return torch.where(size > 1, far, x.asinh())
 
 
-def _acosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+def acosh(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    """Compute acosh from a square."""
     return (x + keep(x * x - 1).sqrt()).log()
 
 
-def _hypot(keep: DtypeRange, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def hypot(keep: DtypeRange, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Compute a hypotenuse from squares."""
     return keep(keep(x * x) + keep(y * y)).sqrt()
 
 
-def _norm(
+def norm(
     keep: DtypeRange,
     x: torch.Tensor,
     ord: float = 2,
@@ -167,6 +147,7 @@ def _norm(
     keepdim: bool = False,
     **_: Any,
 ) -> torch.Tensor:
+    """Compute a vector norm from powers."""
     over = list(range(x.dim())) if dim is None else dim
     if ord in (0, 1) or math.isinf(ord):
         norm: torch.Tensor = torch.linalg.vector_norm(x, ord, over, keepdim)
@@ -175,31 +156,20 @@ def _norm(
     return keep(powers.sum(over, keepdim)) ** (1 / ord)
 
 
-def _mean(
+def mean(
     keep: DtypeRange, x: torch.Tensor, dim: Any = None, keepdim: bool = False, **_: Any
 ) -> torch.Tensor:
+    """Compute a mean from a sum."""
     over = dim if dim else list(range(x.dim()))
     total = x.sum(over, keepdim)
     return keep(total) * (total.numel() / max(1, x.numel()))
 
 
-def _logsumexp(keep: DtypeRange, x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
-    # Subtracting the maximum keeps all in range; without it, the result is infinite.
+def logsumexp(keep: DtypeRange, x: torch.Tensor, dim: Any, keepdim: bool = False) -> torch.Tensor:
+    """Compute a logsumexp from exponentials, without subtracting the maximum."""
     return keep(keep(x.exp()).sum(dim, keepdim)).log()
 
 
-def _log_sigmoid(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+def log_sigmoid(keep: DtypeRange, x: torch.Tensor) -> torch.Tensor:
+    """Compute a log sigmoid from an exponential."""
     return keep(1 / (1 + keep((-x).exp()))).log()
-
-
-_USUAL: dict[str, Callable[..., torch.Tensor]] = {
-    "acosh": _acosh,
-    "asinh": _asinh,
-    "cosh": _cosh,
-    "hypot": _hypot,
-    "linalg_vector_norm": _norm,
-    "log_sigmoid_forward": _log_sigmoid,
-    "logsumexp": _logsumexp,
-    "mean": _mean,
-    "sinh": _sinh,
-}

@@ -11,9 +11,13 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
+
+from harness.model.precision import Precision
+from harness.numerics.error_model.magnitudes import FLOAT32_UNIT, Reduction
+from harness.numerics.error_model.noise import Noise
 
 NAME = "_scaled_dot_product_flash_attention_for_cpu"
 # Attention with more scores is computed here; smaller ones run as their decomposition.
@@ -156,6 +160,41 @@ def evaluate_with_errors(
         return scores
 
     return _compute_weighted_means(call, compute_exponents, [])[0]
+
+
+def draw_weight_errors(
+    call: AttentionCall, noise: Noise, precision: Precision, unit: float, *, is_wide: bool
+) -> WeightErrors:
+    """Draw the errors of a call's weights. Its operations err as in its decomposition.
+
+    Args:
+        call: the call, with perturbed query and key.
+        noise: draws the errors.
+        precision: rounding model of the target.
+        unit: unit roundoff of the operator's dtype.
+        is_wide: its sums accumulate in float32.
+    """
+    query, key = call.query, call.key
+    product = Reduction(query.shape[-1], None, None).count_roundings()
+    product *= min(unit, FLOAT32_UNIT) if is_wide else unit
+    # A mask is added to the rounded sum.
+    score = unit * (is_wide + (call.is_causal or call.mask is not None))
+    exponential = 2 * unit * precision.ulps("exp")
+    quotient = unit * precision.division_roundings
+    argument = unit * (1 + precision.argument_roundings)
+
+    def draw_per_key(amplitude: Any) -> torch.Tensor:
+        size = torch.as_tensor(amplitude, dtype=torch.float64)
+        return noise.draw_uniform(size.expand(key.shape[:3]))
+
+    return WeightErrors(
+        side=noise.draw_block_signs(query.shape[:3]).unsqueeze(-1),
+        norm=query.norm(dim=-1, keepdim=True).mul_(abs(call.scale)),
+        a=draw_per_key(key.norm(dim=-1) * product),
+        b=draw_per_key(score),
+        c=draw_per_key(exponential + quotient),
+        d=draw_per_key(score + argument),
+    )
 
 
 def _compute_weighted_means(

@@ -6,7 +6,7 @@ relative to differs between runs by no more than the noise itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +47,6 @@ class SharedSum:
     """One large sum.
 
     Attributes:
-        operator: the overload that computes it.
         shapes: shapes of its arguments.
         exact: its result in the unperturbed run, if stored.
         argument: its only argument that differs between runs; None where none does.
@@ -56,7 +55,6 @@ class SharedSum:
         attention: the result, where the sum is a call of attention.
     """
 
-    operator: Any
     shapes: list[torch.Size]
     exact: TensorSnapshot | None = None
     argument: TensorSnapshot | None = None
@@ -82,10 +80,10 @@ class SharedSum:
 
 
 class SharedSums:
-    """The large sums of a run, in order, and the decoded weights of a quantized graph."""
+    """The large sums of a run, by operation, and the decoded weights of a quantized graph."""
 
     def __init__(self) -> None:
-        self._sums: list[SharedSum] = []
+        self._sums: dict[Hashable, SharedSum] = {}
         self._float32 = Float32Copies()
         self._decoded: dict[Any, tuple[list[TensorSnapshot], TensorSnapshot]] = {}
         self._bytes = 0
@@ -115,7 +113,7 @@ class SharedSums:
 
     def add(
         self,
-        operator: Any,
+        node: Hashable,
         args: tuple[Any, ...],
         result: torch.Tensor,
         *,
@@ -126,14 +124,14 @@ class SharedSums:
         """Add a sum of the unperturbed run.
 
         Args:
-            operator: the overload that computes it.
+            node: the name of its operation.
             args: its arguments.
             result: its result.
             is_invariant: all arguments are the same in every run.
             argument: the only argument that is not, where the sum is linear in it.
             attention: the result, where the sum is a call of attention.
         """
-        added = SharedSum(operator, _shapes(args))
+        added = SharedSum(_shapes(args))
         # Twice: runs receive a copy of an invariant result.
         if is_invariant and self._reserve(2 * result.nbytes):
             added.exact = TensorSnapshot.from_tensor(result)
@@ -142,7 +140,7 @@ class SharedSums:
             added.argument = TensorSnapshot.from_tensor(argument)
         if attention is not None and self._reserve(2 * result.nbytes):
             added.attention = attention
-        self._sums.append(added)
+        self._sums[node] = added
 
     def add_deviation(self, known: SharedSum, call: LinearCall) -> torch.Tensor | None:
         """Compute a linear call from the stored sum of the unperturbed run; None where the sum is
@@ -154,12 +152,10 @@ class SharedSums:
         factor = self._float32.get(call.factor)
         return call.add_deviation(argument, exact, factor)
 
-    def find(self, number: int, operator: Any, args: tuple[Any, ...]) -> SharedSum | None:
-        """Return the sum of that number if its operator and the shapes of its arguments match."""
-        known = self._sums[number] if number < len(self._sums) else None
-        if known is None or known.operator is not operator or known.shapes != _shapes(args):
-            return None
-        return known
+    def find(self, node: Hashable, args: tuple[Any, ...]) -> SharedSum | None:
+        """Return the sum of an operation if the shapes of its arguments match."""
+        known = self._sums.get(node)
+        return None if known is None or known.shapes != _shapes(args) else known
 
     def store_reduction(self, known: SharedSum, reduction: Reduction) -> None:
         """Store the magnitudes of a sum, as far as memory suffices."""
@@ -168,7 +164,7 @@ class SharedSums:
 
     def forget_magnitudes(self) -> None:
         """Drop the magnitudes before runs with another precision: they come from its first run."""
-        for known in self._sums:
+        for known in self._sums.values():
             if known.reduction is not None:
                 self._bytes -= _count_bytes(known.reduction)
                 known.reduction = None

@@ -9,12 +9,7 @@ import torch
 from torch._decomp import decomposition_table
 
 from harness.model.precision import Precision
-from harness.numerics.error_model.rounding import (
-    ACTIVATIONS,
-    COMPOUND,
-    RoundingKind,
-    get_rounding_kind,
-)
+from harness.numerics.error_model.rules import ENTRIES, RULES, RoundingKind, get_rule
 from harness.numerics.module_runs import run_calls
 from harness.numerics.oracle import Reference, compute_reference
 
@@ -158,17 +153,24 @@ def test_every_compound_operation_can_be_decomposed() -> None:
     names = (getattr(overload, "_schema", None) for overload in decomposition_table)
     known = {schema.name.rpartition("::")[2] for schema in names if schema is not None}
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    for name in COMPOUND - known:
+    compound = {name for name, rule in RULES.items() if rule.is_compound}
+    for name in compound - known:
         packet = getattr(torch.ops.aten, name)
         overload = getattr(packet, packet.overloads()[0])
         assert overload.has_kernel_for_dispatch_key(composite), name
-    assert ACTIVATIONS <= COMPOUND
+    assert {name for name, rule in RULES.items() if rule.errs_in_argument} <= compound
 
 
 def test_an_unlisted_operation_counts_as_a_function() -> None:
-    assert get_rounding_kind("some_future_operation") is RoundingKind.FUNCTION
-    assert get_rounding_kind("index_put") is RoundingKind.EXACT
-    assert get_rounding_kind("index_put", (None, None, None, True)) is RoundingKind.REDUCTION
+    assert get_rule("some_future_operation").kind is RoundingKind.FUNCTION
+    put = get_rule("index_put")
+    assert put.get_kind((), {}) is RoundingKind.EXACT
+    assert put.get_kind((None, None, None, True), {}) is RoundingKind.REDUCTION
+
+
+def test_an_operator_has_one_rule() -> None:
+    names = [name for listed, _ in ENTRIES for name in listed.split()]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(

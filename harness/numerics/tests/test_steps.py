@@ -10,8 +10,8 @@ import torch.ao.quantization.fx._decomposed  # registers the operators
 
 from harness.model.precision import Precision
 from harness.numerics.compare import compare
+from harness.numerics.formats.quantization_steps import output_steps
 from harness.numerics.oracle import compute_reference
-from harness.numerics.quantization_steps import output_steps
 
 _Q = torch.ops.quantized_decomposed
 _INT8 = (-128, 127, torch.int8)

@@ -9,7 +9,7 @@ import torch
 
 from harness.model.precision import RUNTIME_FLOAT32_SUMS, Precision
 from harness.model.recipe import Recipe
-from harness.numerics.error_model.rounding import base_name, contains_reduction
+from harness.numerics.error_model.rules import base_name, contains_reduction
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.record.cell import Delegation
 

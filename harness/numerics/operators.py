@@ -1,0 +1,319 @@
+"""Operators and the ways to run them in float64, looked up once per overload.
+
+A way takes the mode, the operator and the arguments of a call. It returns NotImplemented for a call
+that it does not run; the next way of the operator takes that call.
+:mod:`harness.numerics.error_model.rules` has the rules by which results err.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from harness.numerics.error_model.discontinuities import DiscontinuityMode
+from harness.numerics.error_model.ranges import Interval
+from harness.numerics.error_model.rules import Rule, base_name, get_rule
+from harness.numerics.error_model.terms import Args, Kwargs
+from harness.numerics.formats.semantics import DEFAULT_EPSILON
+from harness.numerics.large_tensors import attention
+from harness.vendors.torch import (
+    DispatchKey,
+    TorchDispatchMode,
+    _maybe_get_opdef,
+    decomposition_table,
+)
+
+
+class OperatorMode(DiscontinuityMode, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Interface that the ways need from a mode; perturbs nothing itself.
+
+    Attributes:
+        depth: number of compound operations that the current one is part of.
+        is_perturbed: whether results have rounding errors.
+    """
+
+    depth = 0
+    is_perturbed = False
+
+    @property
+    def running_means(self) -> bool:
+        """Whether each deviation of a variance errs on its own."""
+        return False
+
+    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
+        """Quantize to codes."""
+        raise NotImplementedError
+
+    def decode(self, operator: Operator, args: Args) -> torch.Tensor:
+        """Decode codes of a quantized graph."""
+        raise NotImplementedError
+
+    def run_attention(self, operator: Operator, call: attention.AttentionCall) -> torch.Tensor:
+        """Run attention with many scores."""
+        raise NotImplementedError
+
+    def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+        """Run one primitive operation on float64 arguments."""
+        raise NotImplementedError
+
+    def inside_compound(self, name: str) -> AbstractContextManager[None]:
+        """Run the decomposition of a compound operation."""
+        raise NotImplementedError
+
+    def inside_custom_function(self) -> AbstractContextManager[None]:
+        """Run the Python code of a custom operator."""
+        raise NotImplementedError
+
+    def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
+        """Run an operation in float32, independent of the program's dtype; its sums round once in
+        ``exact_terms`` terms."""
+        return nullcontext()
+
+    def clamp_to_domain(
+        self, operator: Operator, x: torch.Tensor, interval: Interval
+    ) -> torch.Tensor:
+        """Return a function's argument without the noise that moves it out of the domain."""
+        return x
+
+    def perturb_arguments(self, operator: Operator, args: Args) -> Args:
+        """Return the arguments of a function as its implementation may see them."""
+        return args
+
+    def round_constants(
+        self, operator: Operator, args: Args, kwargs: Kwargs
+    ) -> tuple[Args, Kwargs]:
+        """Return the arguments with constants as a target may round them."""
+        return args, kwargs
+
+    def interpolate(self, operator: Operator, args: Args) -> torch.Tensor:
+        """Run an interpolation that takes output sizes."""
+        return operator.func(*args)  # type: ignore[no-any-return]
+
+    def limit_range(self, operator: Operator, result: Any, args: Args, kwargs: Kwargs) -> Any:
+        """Return the result of the usual formula where an intermediate leaves the dtype's range."""
+        return result
+
+
+Way: TypeAlias = Callable[[OperatorMode, "Operator", Args, Kwargs], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An overload, and how a float64 mode runs it.
+
+    Attributes:
+        func: the overload.
+        name: base name.
+        schema: qualified name, ``namespace::name``.
+        rule: the rule of its base name.
+        is_mutable: it writes to an argument.
+        takes_narrow: it takes tensors in their own dtypes, and constants as they are.
+        custom_function: the Python implementation of a custom operator; None for others.
+        decomposition: the decomposition of a compound operation; None for others.
+        ways: the ways to run a call, in the order in which they are tried.
+    """
+
+    func: Any
+    name: str
+    schema: str
+    rule: Rule
+    is_mutable: bool
+    takes_narrow: bool
+    custom_function: Callable[..., Any] | None
+    decomposition: Callable[..., Any] | None
+    ways: tuple[Way, ...]
+
+    def run(self, mode: OperatorMode, args: Args, kwargs: Kwargs) -> Any:
+        """Run a call in the first way that takes it."""
+        for way in self.ways:
+            result = way(mode, self, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        raise NotImplementedError(f"no way to run {self.func}")
+
+
+@functools.cache
+def get_operator(func: Any) -> Operator:
+    """Return the operator of an overload."""
+    name, is_mutable = base_name(func), func._schema.is_mutable
+    rule = get_rule(name)
+    custom = None if is_mutable or func.namespace == "prims" else _maybe_get_opdef(func)
+    decomposition = _find_decomposition(func, name) if rule.is_compound else None
+    ways = [way for begins, way in _ENCODINGS.items() if name.startswith(begins)]
+    takes_narrow = ways[:1] in ([_quantize], [_choose_qparams])
+    if not ways:
+        ways = [_run_custom_function] if custom is not None else []
+    return Operator(
+        func,
+        name,
+        func._schema.name,
+        rule,
+        is_mutable,
+        takes_narrow,
+        None if custom is None else custom._init_fn,
+        decomposition,
+        tuple(ways or _list_ways(func, name, rule, decomposition is not None)),
+    )
+
+
+def _list_ways(func: Any, name: str, rule: Rule, has_decomposition: bool) -> Iterator[Way]:
+    """Yield the ways to run an overload that is no encoding and no custom operator."""
+    is_mutable = func._schema.is_mutable
+    if name in _FOR_SOME_CALLS:
+        yield _FOR_SOME_CALLS[name]
+    if has_decomposition:
+        yield _run_compound
+        return
+    if rule.interpolate is not None and "vec" not in func._schema.overload_name:
+        yield _run_interpolation
+        return
+    if not is_mutable and func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
+        yield _run_composite
+    if func is torch.ops.prims.var.default:
+        yield _run_variance
+    if rule.jump is not None and (not is_mutable or func._schema.name.endswith("_")):
+        yield _run_jump  # not where it writes to ``out=``
+    yield _run_primitive
+
+
+def _find_decomposition(func: Any, name: str) -> Callable[..., Any] | None:
+    if func in decomposition_table or not func._schema.name.endswith("_"):
+        return decomposition_table.get(func)
+    pure = decomposition_table.get(getattr(torch.ops.aten, name).default)
+    if pure is None:
+        return None
+
+    def in_place(written: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return written.copy_(pure(written, *args, **kwargs))
+
+    return in_place
+
+
+def _quantize(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    return mode.quantize(operator, args, kwargs)
+
+
+def _choose_qparams(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Choose the parameters of a quantization in float32, as the program does."""
+    return operator.func(args[0].float(), *args[1:], **kwargs)
+
+
+def _dequantize(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    return mode.decode(operator, args)
+
+
+def _run_custom_function(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run the operator's Python code: it defines the meaning, but not the dtypes of a target."""
+    assert operator.custom_function is not None
+    with mode, mode.inside_custom_function():
+        return operator.custom_function(*args, **kwargs)
+
+
+def _run_large_attention(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    call = attention.find_large(*args, **kwargs)
+    if call is None:
+        return NotImplemented
+    # No program uses the second result.
+    return mode.run_attention(operator, call), call.query.new_empty(0)
+
+
+def _run_rms_norm(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run an rms norm without an epsilon with the default of the program's dtype."""
+    if args[3] is not None:
+        return NotImplemented
+    return _run_compound(mode, operator, (*args[:3], DEFAULT_EPSILON), kwargs)
+
+
+def _run_compound(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run a compound operator as its decomposition."""
+    assert operator.decomposition is not None
+    if operator.rule.errs_in_argument:
+        args = mode.perturb_arguments(operator, args)
+    with mode, mode.inside_compound(operator.name):
+        result = operator.decomposition(*args, **kwargs)
+    return result if operator.is_mutable else mode.limit_range(operator, result, args, kwargs)
+
+
+def _run_interpolation(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    return mode.interpolate(operator, args)
+
+
+def _run_composite(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run an operator as the dispatcher decomposes it: the call comes from a decomposition, where
+    autograd has not done so."""
+    with mode:
+        return operator.func.decompose(*args, **kwargs)
+
+
+def _run_variance(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run ``prims::var``, in which decompositions of variances and norms end, as its operations."""
+    if mode.running_means:
+        args = mode.perturb_arguments(operator, args)
+    with mode:
+        return _compute_variance(*args, **kwargs)
+
+
+def _run_scaled_sum(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run an addition or subtraction with a factor as two operations, which both round."""
+    if kwargs.get("alpha", 1) == 1:
+        return NotImplemented
+    with mode:
+        left, right = args if operator.name != "rsub" else args[::-1]
+        scaled = right * kwargs["alpha"]
+        result = left + scaled if operator.name == "add" else left - scaled
+        return left.copy_(result) if operator.is_mutable else result
+
+
+def _run_jump(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    """Run a call whose result jumps; a perturbed run sees arguments as the target may see them."""
+    jump, func = operator.rule.jump, operator.func
+    if jump is None or mode.depth or not jump.applies(func, args, kwargs):
+        return NotImplemented
+    if mode.is_perturbed:
+        result = jump.run(mode, func, args, kwargs)
+        return args[0].copy_(result) if operator.is_mutable else result
+    given = (args[0].clone(), *args[1:]) if operator.is_mutable else args
+    jump.run(mode, func, given, kwargs)
+    return func(*args, **kwargs)
+
+
+def _run_primitive(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+    if (interval := operator.rule.find_domain(args)) is not None:
+        clamped = mode.clamp_to_domain(operator, args[0], interval)
+        args = (args[0].copy_(clamped) if operator.is_mutable else clamped, *args[1:])
+    return mode.run_primitive(operator, args, kwargs)
+
+
+def _compute_variance(
+    x: torch.Tensor,
+    dims: Sequence[int] | None = None,
+    correction: float | None = 1,
+    *,
+    output_dtype: Any = None,
+) -> torch.Tensor:
+    """Compute a two-pass variance as the operations of its decomposition."""
+    over = list(range(x.dim())) if dims is None else list(dims)
+    off = x - x.mean(over, keepdim=True)
+    count = math.prod(x.shape[dim] for dim in over)
+    return (off * off).sum(over) / max(0.0, count - (1 if correction is None else correction))
+
+
+_ENCODINGS: dict[tuple[str, ...], Way] = {
+    ("quantize_per", "quantize_affine"): _quantize,
+    ("choose_qparams",): _choose_qparams,
+    ("dequantize_per",): _dequantize,
+}
+"""Operators that encode and decode, by the beginnings of their names."""
+
+_FOR_SOME_CALLS: dict[str, Way] = {
+    "_fused_rms_norm": _run_rms_norm,
+    attention.NAME: _run_large_attention,
+    **dict.fromkeys(("add", "rsub", "sub"), _run_scaled_sum),
+}
+"""Operators of which some calls run in a way of their own, by base name."""
