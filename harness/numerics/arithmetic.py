@@ -31,7 +31,7 @@ from harness.numerics.large_tensors import attention
 from harness.numerics.large_tensors.attention import AttentionCall
 from harness.numerics.large_tensors.deviations import LinearCall
 from harness.numerics.large_tensors.shared_sums import InvariantTensors, is_large
-from harness.numerics.operators import Operator, OperatorMode, get_operator
+from harness.numerics.operators import Operator, OperatorMode, get_operator, is_wide
 from harness.numerics.pairing import NodeNames, RunRecord
 from harness.vendors.torch import HigherOrderOperator
 
@@ -68,7 +68,6 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         self.written: set[int | None] = set()
         self.dtypes = EagerDtypes(torch.get_default_dtype())
         self.dtype = torch.get_default_dtype()
-        self._in_custom_operator = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -94,7 +93,7 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         if operator.is_mutable:
             self.written |= {*_find_written_storages(func, args, kwargs)}
         outer = self.dtype
-        if not self.depth and not self._in_custom_operator:
+        if not self.depth and not self.is_custom:
             self.dtype = self.dtypes.get_result_dtype(func, args, kwargs)
         try:
             result = self._run(operator, args, kwargs)
@@ -133,24 +132,6 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         activation = self.encode(func, product)
         with self, self.in_float32(product.exact_terms):
             return product.multiply(activation)
-
-    @contextmanager
-    def inside_compound(self, name: str) -> Iterator[None]:
-        """Run the decomposition of a compound operation."""
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
-
-    @contextmanager
-    def inside_custom_function(self) -> Iterator[None]:
-        """Run the Python code of a custom operator in the operator's dtype."""
-        outer, self._in_custom_operator = self._in_custom_operator, True
-        try:
-            yield
-        finally:
-            self._in_custom_operator = outer
 
     def evaluate_discontinuous(
         self, func: Any, function: Callable[..., torch.Tensor], *arguments: Any
@@ -222,11 +203,6 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         call = LinearCall.from_call(operator.func, operator.name, args, kwargs)
         return call if call is not None and self.invariant.contains(call.other_args) else None
 
-    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
-        """Quantize in float32, as eager does: a tie must round as it does in the program."""
-        narrow = (x.float() if is_wide(x) else x for x in args[1:])
-        return operator.func(args[0].float(), *narrow, **kwargs)  # type: ignore[no-any-return]
-
     def dequantize(self, blocks: BlockQuantizedTensor) -> torch.Tensor:
         """Decode a block-quantized weight."""
         return blocks.values()
@@ -261,11 +237,6 @@ def get_storage_id(item: Any) -> int | None:
     if not isinstance(item, torch.Tensor) or item.layout != torch.strided:
         return None
     return int(item.untyped_storage()._cdata)
-
-
-def is_wide(item: Any) -> bool:
-    """Whether an argument is a float64 tensor."""
-    return isinstance(item, torch.Tensor) and item.dtype == torch.float64
 
 
 def _widen(item: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,20 +35,18 @@ class OperatorMode(DiscontinuityMode, TorchDispatchMode):  # type: ignore[no-unt
 
     Attributes:
         depth: number of compound operations that the current one is part of.
+        is_custom: whether the current operation is part of a custom operator.
         is_perturbed: whether results have rounding errors.
     """
 
     depth = 0
+    is_custom = False
     is_perturbed = False
 
     @property
     def running_means(self) -> bool:
         """Whether each deviation of a variance errs on its own."""
         return False
-
-    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
-        """Quantize to codes."""
-        raise NotImplementedError
 
     def decode(self, operator: Operator, args: Args) -> torch.Tensor:
         """Decode codes of a quantized graph."""
@@ -62,13 +60,19 @@ class OperatorMode(DiscontinuityMode, TorchDispatchMode):  # type: ignore[no-unt
         """Run one primitive operation on float64 arguments."""
         raise NotImplementedError
 
-    def inside_compound(self, name: str) -> AbstractContextManager[None]:
-        """Run the decomposition of a compound operation."""
-        raise NotImplementedError
+    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
+        """Quantize in float32, as eager does: a tie must round as it does in the program."""
+        narrow = (x.float() if is_wide(x) else x for x in args[1:])
+        return operator.func(args[0].float(), *narrow, **kwargs)  # type: ignore[no-any-return]
 
-    def inside_custom_function(self) -> AbstractContextManager[None]:
-        """Run the Python code of a custom operator."""
-        raise NotImplementedError
+    @contextmanager
+    def inside_compound(self, name: str) -> Iterator[None]:
+        """Run the decomposition of a compound operation."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     def in_float32(self, exact_terms: int) -> AbstractContextManager[None]:
         """Run an operation in float32, independent of the program's dtype; its sums round once in
@@ -114,8 +118,6 @@ class Operator:
         rule: the rule of its base name.
         is_mutable: it writes to an argument.
         takes_narrow: it takes tensors in their own dtypes, and constants as they are.
-        custom_function: the Python implementation of a custom operator; None for others.
-        decomposition: the decomposition of a compound operation; None for others.
         ways: the ways to run a call, in the order in which they are tried.
     """
 
@@ -125,8 +127,6 @@ class Operator:
     rule: Rule
     is_mutable: bool
     takes_narrow: bool
-    custom_function: Callable[..., Any] | None
-    decomposition: Callable[..., Any] | None
     ways: tuple[Way, ...]
 
     def run(self, mode: OperatorMode, args: Args, kwargs: Kwargs) -> Any:
@@ -142,36 +142,28 @@ class Operator:
 def get_operator(func: Any) -> Operator:
     """Return the operator of an overload."""
     name, is_mutable = base_name(func), func._schema.is_mutable
-    rule = get_rule(name)
-    custom = None if is_mutable or func.namespace == "prims" else _maybe_get_opdef(func)
-    decomposition = _find_decomposition(func, name) if rule.is_compound else None
-    ways = [way for begins, way in _ENCODINGS.items() if name.startswith(begins)]
-    takes_narrow = ways[:1] in ([_quantize], [_choose_qparams])
-    if not ways:
-        ways = [_run_custom_function] if custom is not None else []
-    return Operator(
-        func,
-        name,
-        func._schema.name,
-        rule,
-        is_mutable,
-        takes_narrow,
-        None if custom is None else custom._init_fn,
-        decomposition,
-        tuple(ways or _list_ways(func, name, rule, decomposition is not None)),
-    )
+    is_encoding = name.startswith(("quantize_per", "quantize_affine", "choose_qparams"))
+    ways = tuple(_list_ways(func, name, get_rule(name)))
+    return Operator(func, name, func._schema.name, get_rule(name), is_mutable, is_encoding, ways)
 
 
-def _list_ways(func: Any, name: str, rule: Rule, has_decomposition: bool) -> Iterator[Way]:
-    """Yield the ways to run an overload that is no encoding and no custom operator."""
+def _list_ways(func: Any, name: str, rule: Rule) -> Iterator[Way]:
     is_mutable = func._schema.is_mutable
+    for begins, way in _ENCODINGS.items():
+        if name.startswith(begins):
+            yield way
+            return
+    custom = None if is_mutable or func.namespace == "prims" else _maybe_get_opdef(func)
+    if custom is not None:
+        yield functools.partial(_run_custom_function, custom._init_fn)
+        return
     if name in _FOR_SOME_CALLS:
         yield _FOR_SOME_CALLS[name]
-    if has_decomposition:
-        yield _run_compound
+    if rule.is_compound and (decomposition := _find_decomposition(func, name)) is not None:
+        yield functools.partial(_run_compound, decomposition)
         return
     if rule.interpolate is not None and "vec" not in func._schema.overload_name:
-        yield _run_interpolation
+        yield lambda mode, operator, args, kwargs: mode.interpolate(operator, args)
         return
     if not is_mutable and func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
         yield _run_composite
@@ -183,6 +175,8 @@ def _list_ways(func: Any, name: str, rule: Rule, has_decomposition: bool) -> Ite
 
 
 def _find_decomposition(func: Any, name: str) -> Callable[..., Any] | None:
+    if name == "_fused_rms_norm":
+        return _decompose_rms_norm
     if func in decomposition_table or not func._schema.name.endswith("_"):
         return decomposition_table.get(func)
     pure = decomposition_table.get(getattr(torch.ops.aten, name).default)
@@ -195,8 +189,10 @@ def _find_decomposition(func: Any, name: str) -> Callable[..., Any] | None:
     return in_place
 
 
-def _quantize(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    return mode.quantize(operator, args, kwargs)
+def _decompose_rms_norm(x: torch.Tensor, shape: Any, weight: Any, epsilon: float | None) -> Any:
+    """Decompose an rms norm; without an epsilon, with the default of the program's dtype."""
+    decomposition = decomposition_table[torch.ops.aten._fused_rms_norm.default]
+    return decomposition(x, shape, weight, DEFAULT_EPSILON if epsilon is None else epsilon)
 
 
 def _choose_qparams(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
@@ -204,15 +200,17 @@ def _choose_qparams(mode: OperatorMode, operator: Operator, args: Args, kwargs: 
     return operator.func(args[0].float(), *args[1:], **kwargs)
 
 
-def _dequantize(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    return mode.decode(operator, args)
-
-
-def _run_custom_function(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    """Run the operator's Python code: it defines the meaning, but not the dtypes of a target."""
-    assert operator.custom_function is not None
-    with mode, mode.inside_custom_function():
-        return operator.custom_function(*args, **kwargs)
+def _run_custom_function(
+    function: Callable[..., Any], mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs
+) -> Any:
+    """Run a custom operator's Python code, which defines its meaning, but not the dtypes in which a
+    target computes it."""
+    outer, mode.is_custom = mode.is_custom, True
+    try:
+        with mode:
+            return function(*args, **kwargs)
+    finally:
+        mode.is_custom = outer
 
 
 def _run_large_attention(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
@@ -223,25 +221,15 @@ def _run_large_attention(mode: OperatorMode, operator: Operator, args: Args, kwa
     return mode.run_attention(operator, call), call.query.new_empty(0)
 
 
-def _run_rms_norm(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    """Run an rms norm without an epsilon with the default of the program's dtype."""
-    if args[3] is not None:
-        return NotImplemented
-    return _run_compound(mode, operator, (*args[:3], DEFAULT_EPSILON), kwargs)
-
-
-def _run_compound(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+def _run_compound(
+    function: Callable[..., Any], mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs
+) -> Any:
     """Run a compound operator as its decomposition."""
-    assert operator.decomposition is not None
     if operator.rule.errs_in_argument:
         args = mode.perturb_arguments(operator, args)
     with mode, mode.inside_compound(operator.name):
-        result = operator.decomposition(*args, **kwargs)
+        result = function(*args, **kwargs)
     return result if operator.is_mutable else mode.limit_range(operator, result, args, kwargs)
-
-
-def _run_interpolation(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-    return mode.interpolate(operator, args)
 
 
 def _run_composite(mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
@@ -305,15 +293,19 @@ def _compute_variance(
 
 
 _ENCODINGS: dict[tuple[str, ...], Way] = {
-    ("quantize_per", "quantize_affine"): _quantize,
+    ("quantize_per", "quantize_affine"): lambda mode, *call: mode.quantize(*call),
     ("choose_qparams",): _choose_qparams,
-    ("dequantize_per",): _dequantize,
+    ("dequantize_per",): lambda mode, operator, args, kwargs: mode.decode(operator, args),
 }
 """Operators that encode and decode, by the beginnings of their names."""
 
 _FOR_SOME_CALLS: dict[str, Way] = {
-    "_fused_rms_norm": _run_rms_norm,
     attention.NAME: _run_large_attention,
     **dict.fromkeys(("add", "rsub", "sub"), _run_scaled_sum),
 }
 """Operators of which some calls run in a way of their own, by base name."""
+
+
+def is_wide(item: Any) -> bool:
+    """Whether an argument is a float64 tensor."""
+    return isinstance(item, torch.Tensor) and item.dtype == torch.float64

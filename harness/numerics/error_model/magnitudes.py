@@ -77,12 +77,12 @@ class SumRule:
         analyze: used instead of all others.
     """
 
-    count_terms: Callable[[Args, torch.Tensor], int] = terms.count_per_output
+    count_terms: terms.CountTerms = terms.count_per_output
     find_repeated: Callable[[Args], torch.Tensor | None] = terms.count_if_all_equal
     is_running: bool = False
     is_mean: bool = False
     is_relative: Callable[[Args], bool] = terms.never
-    find_bias: Callable[[Args, dict[str, Any]], torch.Tensor | None] = terms.find_no_bias
+    find_bias: terms.FindBias = terms.find_no_bias
     analyze: Callable[[Args], Reduction] | None = None
 
 

@@ -8,12 +8,15 @@ number rounds the same way every time, so that such errors add up instead of ave
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
 
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
+CountTerms: TypeAlias = Callable[[Args, torch.Tensor], int]
+FindBias: TypeAlias = Callable[[Args, Kwargs], torch.Tensor | None]
 
 
 def is_inexact(item: Any) -> bool:
@@ -31,49 +34,14 @@ def always(args: Args) -> bool:
     return True
 
 
-def multiplies(args: Args) -> bool:
-    """Whether a call multiplies instead of adding."""
-    return "prod" in args
-
-
 def count_per_output(args: Args, out: torch.Tensor) -> int:
     """Count the elements that an output has in the mean."""
     return int(args[0].numel() // max(1, out.numel()))
 
 
-def count_all(args: Args, out: torch.Tensor) -> int:
-    """Count all elements: each may be a term of one output."""
-    return int(args[0].numel())
-
-
 def count_along(args: Args, out: torch.Tensor) -> int:
     """Count the elements along a dimension."""
     return int(args[0].shape[args[1]]) if args[0].dim() else 1
-
-
-def count_written(args: Args, out: torch.Tensor) -> int:
-    """Count the elements that are written, and the element that is there."""
-    return int(args[2].numel()) + 1
-
-
-def count_columns(args: Args, out: torch.Tensor) -> int:
-    """Count the columns of the first factor."""
-    return int(args[0].shape[-1])
-
-
-def count_added_columns(args: Args, out: torch.Tensor) -> int:
-    """Count the columns of the first factor of a product that is added, and the other summand."""
-    return int(args[1].shape[-1]) + 1
-
-
-def count_added_batches(args: Args, out: torch.Tensor) -> int:
-    """Count the columns of all batches of a product that is added, and the other summand."""
-    return int(args[1].shape[0] * args[1].shape[-1]) + 1
-
-
-def count_differences(args: Args, out: torch.Tensor) -> int:
-    """Count the differences of two rows, and their squares."""
-    return 2 * int(args[0].shape[-1])
 
 
 def count_kernel(args: Args, out: torch.Tensor) -> int:
@@ -82,16 +50,6 @@ def count_kernel(args: Args, out: torch.Tensor) -> int:
     # A transposed weight is (in, out / groups, ...); an output sums over the in channels.
     channels = weight.shape[0] // args[8] if args[6] else weight.shape[1]
     return int(channels) * math.prod(weight.shape[2:]) + 1
-
-
-def count_window(args: Args, out: torch.Tensor) -> int:
-    """Count the elements of a pooling's window."""
-    return math.prod(args[1])
-
-
-def count_adaptive_window(args: Args, out: torch.Tensor) -> int:
-    """Count the elements of the largest window of an adaptive pooling."""
-    return max(1, count_per_output(args, out)) * 2
 
 
 def find_no_bias(args: Args, kwargs: Kwargs) -> torch.Tensor | None:
@@ -103,11 +61,6 @@ def find_added(args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """Return the summand that a product is added to."""
     added: torch.Tensor = args[0] * kwargs.get("beta", 1)
     return added
-
-
-def find_linear_bias(args: Args, kwargs: Kwargs) -> torch.Tensor | None:
-    """Return the bias of a linear layer."""
-    return args[2] if args[2:] else None
 
 
 def find_convolution_bias(args: Args, kwargs: Kwargs) -> torch.Tensor | None:
@@ -148,23 +101,23 @@ def count_if_all_equal(args: Args) -> torch.Tensor | None:
 
 
 def count_repeated_products(
-    args: Args, *, is_added: bool = False, across: int = -2, sums_batches: bool = False
+    args: Args, *, first: int, across: int, batches: bool
 ) -> torch.Tensor | None:
     """Count repeated terms of a matrix product: a term repeats where both factors do.
 
     Args:
         args: the arguments of the call.
-        is_added: the factors follow a summand.
+        first: position of the first factor.
         across: the dimension of the second factor that is summed.
-        sums_batches: batches are summed, too.
+        batches: whether batches are summed, too.
     """
-    left, right = args[1:3] if is_added else args[:2]
+    left, right = args[first : first + 2]
     rows, columns = _find_repeats(left, -1), _find_repeats(right, across)
     if rows is None or columns is None:
         return None
     columns = columns.mT if across == -1 and columns.dim() > 1 else columns
     count = rows.double() @ columns.double()
-    return count.sum(0) if sums_batches else count
+    return count.sum(0) if batches else count
 
 
 def _find_repeats(x: torch.Tensor, dim: int) -> torch.Tensor | None:

@@ -169,7 +169,7 @@ def test_an_unlisted_operation_counts_as_a_function() -> None:
 
 
 def test_an_operator_has_one_rule() -> None:
-    names = [name for listed, _ in ENTRIES for name in listed.split()]
+    names = [name for listed in ENTRIES for name in listed.split()]
     assert len(names) == len(set(names))
 
 
