@@ -142,16 +142,6 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         self.record.discontinuities[self.nodes.add(func)] = copies, result
         return result
 
-    def divide(self, dividend: Any, divisor: Any) -> torch.Tensor:
-        """Compute a quotient as the target rounds it."""
-        with self:
-            return super().divide(dividend, divisor)
-
-    def compute_remainder(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
-        """Compute ``dividend - whole * divisor`` as the target rounds it."""
-        with self:
-            return super().compute_remainder(dividend, divisor, whole)
-
     def clamp_to_domain(
         self, operator: Operator, x: torch.Tensor, interval: Interval
     ) -> torch.Tensor:

@@ -24,13 +24,12 @@ from harness.numerics.formats.semantics import DEFAULT_EPSILON
 from harness.numerics.large_tensors import attention
 from harness.vendors.torch import (
     DispatchKey,
-    TorchDispatchMode,
     _maybe_get_opdef,
     decomposition_table,
 )
 
 
-class OperatorMode(DiscontinuityMode, TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+class OperatorMode(DiscontinuityMode):  # type: ignore[no-untyped-call]
     """Interface that the ways need from a mode; perturbs nothing itself.
 
     Attributes:

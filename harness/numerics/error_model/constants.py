@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from harness.numerics.error_model.terms import Args, Kwargs
+
 
 class ConstantRounding(enum.Enum):
     """Which value an operator takes for a constant that its dtype cannot represent."""
@@ -28,11 +30,11 @@ _KEYWORDS = frozenset({"other", "value", "fill_value", "min", "max"})
 
 
 def round_constants(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
     dtype: torch.dtype,
     draw: Callable[[float, float], float],
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[Args, Kwargs]:
     """Return the arguments of an operator with its constants as a target may round them.
 
     Args:

@@ -15,9 +15,15 @@ from typing import Any
 
 import torch
 
+from harness.numerics.error_model.terms import Args, Kwargs
+from harness.vendors.torch import TorchDispatchMode
 
-class DiscontinuityMode:
-    """Interface that the operators of this module need from a mode; perturbs nothing itself."""
+
+class DiscontinuityMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's is untyped
+    """Interface that the operators of this module need from a mode; perturbs nothing itself.
+
+    Operations inside the mode round as the target rounds them.
+    """
 
     def evaluate_discontinuous(
         self, func: Any, function: Callable[..., torch.Tensor], *arguments: Any
@@ -29,16 +35,6 @@ class DiscontinuityMode:
     def draw_tie_order(self, length: int) -> torch.Tensor | None:
         """Return an order in which to compare elements, int64; None for their own order."""
         return None
-
-    def divide(self, dividend: Any, divisor: Any) -> torch.Tensor:
-        """Compute a quotient as the target rounds it."""
-        quotient: torch.Tensor = dividend / divisor
-        return quotient
-
-    def compute_remainder(self, dividend: Any, divisor: Any, whole: torch.Tensor) -> torch.Tensor:
-        """Compute ``dividend - whole * divisor`` as the target rounds it."""
-        remainder: torch.Tensor = dividend - whole * divisor
-        return remainder
 
 
 @dataclass(frozen=True)
@@ -52,33 +48,31 @@ class Jump:
             the mode, the overload and the arguments.
     """
 
-    applies: Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]
-    run: Callable[[DiscontinuityMode, Any, tuple[Any, ...], dict[str, Any]], Any]
+    applies: Callable[[Any, Args, Kwargs], bool]
+    run: Callable[[DiscontinuityMode, Any, Args, Kwargs], Any]
 
 
-def _has_float(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _has_float(func: Any, args: Args, kwargs: Kwargs) -> bool:
     return any(isinstance(item, torch.Tensor) and item.is_floating_point() for item in args)
 
 
-def _is_to_integer(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_to_integer(func: Any, args: Args, kwargs: Kwargs) -> bool:
     dtype = kwargs.get("dtype")
     is_integer = dtype is not None and not dtype.is_floating_point and not dtype.is_complex
     return is_integer and _has_float(func, args, kwargs)
 
 
-def _is_rounded_quotient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_rounded_quotient(func: Any, args: Args, kwargs: Kwargs) -> bool:
     return kwargs.get("rounding_mode") is not None and _has_float(func, args, kwargs)
 
 
-def _selects(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _selects(func: Any, args: Args, kwargs: Kwargs) -> bool:
     has_dim = any(argument.name == "dim" for argument in func._schema.arguments)
     # A stable sort defines the order of equal elements.
     return has_dim and not kwargs.get("stable") and args[0].dim() > 0 and args[0].numel() > 0
 
 
-def _step(
-    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> torch.Tensor:
+def _step(mode: DiscontinuityMode, func: Any, args: Args, kwargs: Kwargs) -> torch.Tensor:
     writes = func._schema.is_mutable
 
     def call(*given: Any) -> torch.Tensor:
@@ -88,9 +82,7 @@ def _step(
     return mode.evaluate_discontinuous(func, call, *args)
 
 
-def _take_fraction(
-    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> torch.Tensor:
+def _take_fraction(mode: DiscontinuityMode, func: Any, args: Args, kwargs: Kwargs) -> torch.Tensor:
     fraction: torch.Tensor = args[0] - mode.evaluate_discontinuous(func, torch.trunc, args[0])
     return fraction
 
@@ -98,8 +90,8 @@ def _take_fraction(
 def _divide(
     mode: DiscontinuityMode,
     func: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
     *,
     function: Callable[..., torch.Tensor] | None = None,
     is_remainder: bool = False,
@@ -109,13 +101,16 @@ def _divide(
     if function is None:
         function = torch.floor if kwargs["rounding_mode"] == "floor" else torch.trunc
     dividend, divisor = args[:2]
-    whole = mode.evaluate_discontinuous(func, function, mode.divide(dividend, divisor))
-    return mode.compute_remainder(dividend, divisor, whole) if is_remainder else whole
+    with mode:
+        quotient = dividend / divisor
+    whole = mode.evaluate_discontinuous(func, function, quotient)
+    if not is_remainder:
+        return whole
+    with mode:
+        return dividend - whole * divisor  # type: ignore[no-any-return]
 
 
-def _select_elements(
-    mode: DiscontinuityMode, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _select_elements(mode: DiscontinuityMode, func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Return the indices of selected elements, and their values if the operator does."""
     names = [argument.name for argument in func._schema.arguments]
     given = {a.name: a.default_value for a in func._schema.arguments if a.has_default_value()}

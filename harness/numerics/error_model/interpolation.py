@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from harness.numerics.error_model.terms import Args
+
 DrawNoise = Callable[..., torch.Tensor]
 """Draws noise of up to the given amplitudes (``Noise.draw_uniform``)."""
 
@@ -42,7 +44,7 @@ class Interpolation:
     magnitude: torch.Tensor | None
 
 
-Interpolate: TypeAlias = Callable[[Any, tuple[Any, ...], DrawNoise, float, float], Interpolation]
+Interpolate: TypeAlias = Callable[[Any, Args, DrawNoise, float, float], Interpolation]
 """Computes an interpolation with perturbed coordinates and weights.
 
 It takes an overload with output sizes; its arguments, floating tensors in float64; a function that
@@ -52,7 +54,7 @@ within that distance is taken; and the unit roundoff of the results.
 
 
 def _upsample(
-    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float, *, mode: str
+    func: Any, args: Args, draw: DrawNoise, safety: float, unit: float, *, mode: str
 ) -> Interpolation:
     copies = mode.startswith("nearest")
     x, sizes = args[:2]
@@ -155,7 +157,7 @@ def _gather_taps(
 
 
 def _antialias(
-    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float, *, slope: float
+    func: Any, args: Args, draw: DrawNoise, safety: float, unit: float, *, slope: float
 ) -> Interpolation:
     """Perturb an antialiased interpolation.
 
@@ -176,7 +178,7 @@ def _antialias(
 
 
 def sample_grid(
-    func: Any, args: tuple[Any, ...], draw: DrawNoise, safety: float, unit: float
+    func: Any, args: Args, draw: DrawNoise, safety: float, unit: float
 ) -> Interpolation:
     """Perturb a grid sampler.
 

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import torch
 
+from harness.numerics.error_model.terms import Args, Kwargs
+
 _INF = math.inf
 
 Interval: TypeAlias = tuple[float, float]
@@ -88,8 +90,8 @@ def apply_usual_formula(
     formula: Callable[..., torch.Tensor],
     to_range: DtypeRange,
     result: torch.Tensor,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
 ) -> torch.Tensor:
     """Add the error of a function's usual formula where its intermediates leave the range.
 
