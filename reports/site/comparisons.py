@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import msgspec
 
 from reports import text
 from reports.comparison.diff import Diff
@@ -21,13 +20,15 @@ _OUTCOMES = {outcome: at for at, outcome in enumerate(CellOutcome)} | {None: -1}
 
 def pack_snapshot(run: RunSnapshot) -> bytes:
     """Pack a snapshot: 50 bytes for each cell, so that all runs of a site fit in memory."""
-    return zlib.compress(msgspec.msgpack.encode(run), 1)
+    # Not msgspec: MessagePack has no integers beyond 64 bits, and JSON no infinities.
+    return zlib.compress(pickle.dumps(run), 1)
 
 
 @functools.lru_cache(maxsize=2)  # pairs in order of their first run
 def unpack_snapshot(packed: bytes) -> RunSnapshot:
     """Restore a snapshot from :func:`pack_snapshot`."""
-    return msgspec.msgpack.decode(zlib.decompress(packed), type=RunSnapshot)
+    found: RunSnapshot = pickle.loads(zlib.decompress(packed))
+    return found
 
 
 def select_pairs(runs: int, linked: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

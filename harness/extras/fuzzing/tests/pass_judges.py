@@ -9,8 +9,8 @@ from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
 from harness.errors import describe
 from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.search import Judge, Problem
+from harness.extras.fuzzing.tests.memory_plans import find_overlaps, find_use_after_free
 from harness.model.recipe import KnownPass
-from harness.passes.memory_plans import find_overlaps, find_use_after_free
 from harness.passes.pass_log import Passes, ProgramRewrite
 from harness.passes.properties import PassCheck, check_properties
 from harness.pipeline import stages
