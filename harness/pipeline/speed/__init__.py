@@ -44,7 +44,7 @@ PARTS = tuple(
     """
     graph_code memoized
     export.decomposition_tables export.decompositions
-    passes.fake_results passes.argument_trees passes.skipped_walks
+    passes.fake_results passes.argument_trees passes.skipped_walks passes.pattern_filter
     unread_text eviction calibration patterns
     """.split()
 )
@@ -59,6 +59,7 @@ _FORMER_NAMES = {
     "walking.faked": "passes.fake_results",
     "walking.replay": "passes.argument_trees",
     "walking.retracing": "passes.skipped_walks",
+    "walking.unmatched": "passes.pattern_filter",
     "untold": "unread_text",
     "forgotten": "eviction",
 }
@@ -67,7 +68,7 @@ _REMOVED_PARTS = frozenset(
     """
     lean lazy_imports converting.tracing export.traces converting.edge export.edge_programs
     walking.delegated passes.delegate_calls walking.propagation passes.propagation
-    walking.verifying passes.verification walking.unmatched passes.pattern_filter
+    walking.verifying passes.verification
     delegating.merging delegates.partitions delegating.payloads delegates.payloads inductor
     """.split()
 )

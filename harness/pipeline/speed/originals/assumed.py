@@ -163,6 +163,12 @@ ASSUMED: dict[str, tuple[str, ...]] = {
         # Inputs of a pattern besides code, closure and shapes.
         f"{_XNNPACK}.quantizer.xnnpack_quantizer_utils:_do_annotate_conv_bn",
     ),
+    "passes.pattern_filter": (
+        f"{_PASS}:ExportPass",
+        f"{_XNNPACK}._passes.convert_to_sdpa:ConvertToSDPAPass",
+        f"{_XNNPACK}._passes.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d",
+        f"{_XNNPACK}._passes.xnnpack_pass:XNNPACKPass",
+    ),
     "unread_text": (
         # They read names of functions and files from the stack, or one line of it.
         f"{_XNNPACK}.partition.xnnpack_partitioner"

@@ -67,6 +67,12 @@ REPLACED: dict[str, tuple[str, ...]] = {
         "executorch.backends.xnnpack.quantizer.xnnpack_quantizer_utils"
         ":_get_aten_graph_module_for_pattern",
     ),
+    "passes.pattern_filter": (
+        f"{_XNNPACK}.convert_to_sdpa:ConvertToSDPAPass.call",
+        f"{_XNNPACK}.convert_to_upsample_bilinear2d:ConvertToUpsampleBilinear2d.call",
+        "executorch.backends.xnnpack.partition.graphs.sdpa:get_graphs",
+        "executorch.backends.xnnpack.partition.graphs.bilinear_2d:_get_bilinear_2d_graphs",
+    ),
     "unread_text": (
         "executorch.exir.backend.backend_api:_create_partitions_in_graph_module",
         f"{_XNNPACK}.convert_to_linear:ConvertToLinearPass.call",
