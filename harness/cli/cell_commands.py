@@ -102,7 +102,7 @@ def repro(
 ) -> None:
     """Run one CELL in this process and print its record.
 
-    Exit code 0 if the cell passes, fails as a known issue predicts or is unsupported, 2 if it was
+    Exit code 0 if the cell passes, fails as a limitation predicts or is unsupported, 2 if it was
     not executed because this host cannot execute it, 1 otherwise.
     """
     prepare(speed=speed)

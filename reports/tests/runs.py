@@ -173,7 +173,7 @@ def _random_cell(choose: random.Random, case: str, target: str, *, broken: bool)
     if luck < 0.034:
         return cell(case, target, status=Status.XPASSED, **common,
                     limitation=LimitationRef(reason="crashes on zero-sized inputs"),
-                    error="passed although a known issue predicts a failure")  # fmt: skip
+                    error="passed although a limitation predicts a failure")  # fmt: skip
     if luck < 0.06:
         reason = LimitationRef(
             reason="per-channel weights of rank 1 are not quantized",
