@@ -94,7 +94,7 @@ def test_a_rejected_graph_does_not_start_a_debugger(
     assert not started.exists()
     # Without the variable it is, so the assertion above can fail.
     monkeypatch.delenv("TOSA_MODEL_NO_BACKTRACE", raising=False)
-    monkeypatch.setattr(CHILD, "_environment", {})
+    monkeypatch.setattr(CHILD._process, "_environment", {})
     CHILD.close()
     assert "Invalid TOSA graph" in run(rejected[0])
     assert started.exists()
