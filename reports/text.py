@@ -87,10 +87,9 @@ def bound_use(value: float | None) -> str:
     if value is None:
         return "–"
     if math.isfinite(value) and value > 1:
+        # Rounded up: 1.004 must not read "1.00× bound" beside a mismatch.
         digits = 2 if value < 100 else 0
-        if value < 2:
-            # Rounded up: 1.004 must not read "1.00× bound" beside a mismatch.
-            value = math.ceil(value * 10**digits) / 10**digits
+        value = math.ceil(value * 10**digits) / 10**digits
         return f"{value:,.{digits}f}× bound" if value < 1e6 else f"{value:.2g}× bound"
     return f"{_nonfinite(value) or f'{value:.2g}'}× bound"
 
