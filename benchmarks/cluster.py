@@ -58,7 +58,7 @@ class SleepingSlotPool:
             time.sleep(self._seconds)
             case, _, target = name.partition("@")
             cell = Cell(case=case, target=target, status=Status.PASSED, source=_PADDING)
-            tell(CellEnded(cell.to_json()))
+            tell(CellEnded(name, cell.to_json()))
         return UnitResult(ended=unit.cells)
 
 

@@ -101,8 +101,8 @@ def _run_processes(
                     case CellsPlanned():
                         is_planned = True
                     case CellEnded():
-                        event, ended = _add_child_memory(event, watch)
-                        done.append(ended)
+                        event = _add_child_memory(event, watch)
+                        done.append(event.cell)
                 yield event
         if process.cell is None and process.traced is not None:
             # Between two cells only tracing runs native code.
@@ -114,19 +114,19 @@ def _run_processes(
                 f"{f', at {process.frame}' if process.frame else ''}"
             )
         dead = process.record_failure(request.seed, watch.pop_observation(process.cell))
-        yield CellEnded(dead.to_json())
+        yield CellEnded(dead.id, dead.to_json())
         done.append(process.cell)
         if process.can_locate_node(dead):
             crashed = [dead.to_json()]
 
 
-def _add_child_memory(event: CellEnded, watch: MemoryMonitor) -> tuple[CellEnded, str]:
-    """Add the memory of child processes to a record; also returns the id of its cell."""
+def _add_child_memory(event: CellEnded, watch: MemoryMonitor) -> CellEnded:
+    """Add the memory of child processes to a record."""
+    if (seen := watch.pop_observation(event.cell)) is None:
+        return event
     cell = Cell.from_json(event.record)
-    if (seen := watch.pop_observation(cell.id)) is None:
-        return event, cell.id
     seen.complete(cell.memory)
-    return CellEnded(cell.to_json()), cell.id
+    return CellEnded(cell.id, cell.to_json())
 
 
 class _CheckProcess:

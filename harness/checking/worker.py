@@ -108,7 +108,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
                         on_failure=failed.append,
                     ),
                 )
-            send(CellEnded(cell.to_json()))
+            send(CellEnded(cell.id, cell.to_json()))
             recipe = custom_passes.add_passes_to_recipe(target, makers)
             traced = _trace_cell(case, cell, request, recipe, send, ran, failed)
             if traced is not None:

@@ -24,7 +24,6 @@ from harness.cluster.messages import (
 )
 from harness.cluster.placement import RemoteWorker, describe_differences
 from harness.cluster.worker import INFO_KEY
-from harness.record.cell import Cell
 from harness.record.host import Environment
 from harness.session.run_one import CellRequest
 from harness.workers.protocol import CellEnded, CellStarted
@@ -209,11 +208,10 @@ class ClusterSession:
                 if self._ledger.record_start(unit_event.key, unit_event.worker, event.cell):
                     yield ClusterCellStarted(event.cell, unit_event.worker)
             case CellEnded():
-                cell = Cell.from_json(event.record).id
-                attempts = tuple(self._ledger.attempts.get(cell, ()))
-                if self._ledger.record_end(unit_event.key, cell):
+                attempts = tuple(self._ledger.attempts.get(event.cell, ()))
+                if self._ledger.record_end(unit_event.key, event.cell):
                     yield ClusterCellEnded(
-                        cell, event.record, event.claim, unit_event.worker, False, attempts
+                        event.cell, event.record, event.claim, unit_event.worker, False, attempts
                     )
             case CellDied():
                 self._deaths[unit_event.key] = event

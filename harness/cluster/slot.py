@@ -186,9 +186,7 @@ class SlotPool:
         self.memory = limit
         self._watch = MemoryMonitor(self.folder)
         self._watch.start()
-        environ = dict(os.environ)
-        fork_server.announce(environ)
-        python = fork_server.python_command(environ)
+        python = fork_server.python_command()
         self._free: SimpleQueue[ClusterSlot] = SimpleQueue()
         self._slots = [
             ClusterSlot(

@@ -106,7 +106,7 @@ class _CellRunner:
                     meter=meter,
                     board=self.board,
                 )
-            send(CellEnded(cell.to_json(), None if claim is None else claim.to_json()))
+            send(CellEnded(name, cell.to_json(), None if claim is None else claim.to_json()))
 
     def _load_suite(self, unit: WorkUnit) -> Suite:
         """Load the suite of a unit from this checkout, and check that it is the same file."""

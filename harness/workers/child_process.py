@@ -92,7 +92,6 @@ class ChildProcess:
                 raise OutOfMemory(f"{self._name} was refused memory: {reply.message}")
             case Refused():
                 raise ProgramError(reply.message)
-        raise ProgramError(f"{self._name} sent no answer")
 
     def close(self) -> None:
         """End the child; the next request starts another one."""

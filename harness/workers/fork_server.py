@@ -32,6 +32,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,36 +58,34 @@ def is_supported() -> bool:
     return sys.platform == "linux"
 
 
-def python_command(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the command of a forked Python process; of a new one if no server is announced.
+def python_command() -> list[str]:
+    """Return the command of a forked Python process; of a new one where forking is not supported.
 
-    Args:
-        environ: the environment in which a server may be announced.
+    The server is the one that a parent process announced, or one that this process starts.
     """
-    address = _find_address(environ)
-    if address is None:
+    if not is_supported():
         return [sys.executable]
     # Without site-packages the command takes 20 ms.
+    address = _find_announced() or _start_server(PRELOADED)
     return [sys.executable, "-S", "-E", "-s", forked_python.__file__, address]
 
 
 def is_announced() -> bool:
-    """Whether this process knows a server."""
-    return _find_address(os.environ) is not None
+    """Whether a parent process announced a server."""
+    return _find_announced() is not None
 
 
 def announce(environ: MutableMapping[str, str], preload: str = PRELOADED) -> None:
-    """Make processes with this environment use a fork server.
+    """Make processes with this environment use the server of this process.
 
-    It is the server that this process knows, or a new one. Does nothing where forking is not
-    supported.
+    Does nothing where forking is not supported.
 
     Args:
         environ: the environment; gets a variable.
         preload: name of the module that a new server imports.
     """
     if is_supported():
-        address = _find_address(os.environ) or _start_server(preload)
+        address = _find_announced() or _start_server(preload)
         environ[ADDRESS_VARIABLE] = os.pathsep.join((sys.prefix, address))
 
 
@@ -96,8 +95,8 @@ def name_process(name: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
-def _find_address(environ: Mapping[str, str]) -> str | None:
-    prefix, _, address = environ.get(ADDRESS_VARIABLE, "").partition(os.pathsep)
+def _find_announced() -> str | None:
+    prefix, _, address = os.environ.get(ADDRESS_VARIABLE, "").partition(os.pathsep)
     return address if address and prefix == sys.prefix and is_supported() else None
 
 
@@ -127,6 +126,15 @@ def _start_server(preload: str) -> str:
     return address
 
 
+@dataclass(frozen=True, eq=False)
+class _Forked:
+    """A forked process: its id, a descriptor of it, and the connection of its command."""
+
+    pid: int
+    descriptor: int
+    connection: socket.socket
+
+
 class _Server:
     """Forks a process for each connection."""
 
@@ -136,8 +144,7 @@ class _Server:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(lifeline, selectors.EVENT_READ)
-        # By the descriptor of the process and by that of its connection.
-        self._processes: dict[int, tuple[int, int, socket.socket]] = {}
+        self._running: set[_Forked] = set()
 
     def serve(self) -> None:
         """Fork processes until the owner ends."""
@@ -147,8 +154,8 @@ class _Server:
                     return
                 if key.fileobj is self._listener:
                     self._accept()
-                elif (one := self._processes.get(key.fd)) is not None:
-                    self._end(key.fd, *one)
+                elif key.data in self._running:  # its other descriptor may have been ready, too
+                    self._end(key.data, is_command_gone=key.fileobj is key.data.connection)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -169,29 +176,28 @@ class _Server:
             _become(marshal.loads(request), received, self._pid)
         for descriptor in received:
             os.close(descriptor)
-        process = os.pidfd_open(pid)
-        self._processes[process] = self._processes[connection.fileno()] = pid, process, connection
-        self._selector.register(process, selectors.EVENT_READ)
-        self._selector.register(connection, selectors.EVENT_READ)
+        forked = _Forked(pid, os.pidfd_open(pid), connection)
+        self._running.add(forked)
+        for each in (forked.descriptor, connection):
+            self._selector.register(each, selectors.EVENT_READ, forked)
 
-    def _end(self, ready: int, pid: int, process: int, connection: socket.socket) -> None:
+    def _end(self, forked: _Forked, *, is_command_gone: bool) -> None:
         """Report the end of a process, or end the process whose command has ended."""
-        if ready != process:
-            os.kill(pid, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        for each in (process, connection.fileno()):
+        if is_command_gone:
+            os.kill(forked.pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(forked.pid, 0)[1])
+        self._running.remove(forked)
+        for each in (forked.descriptor, forked.connection):
             self._selector.unregister(each)
-            del self._processes[each]
-        os.close(process)
+        os.close(forked.descriptor)
         with contextlib.suppress(OSError):
-            connection.sendall(struct.pack("i", code))
-        connection.close()
+            forked.connection.sendall(struct.pack("i", code))
+        forked.connection.close()
 
     def _close_descriptors(self) -> None:
-        for _, process, connection in set(self._processes.values()):
-            with contextlib.suppress(OSError):
-                os.close(process)
-            connection.close()
+        for forked in self._running:
+            os.close(forked.descriptor)
+            forked.connection.close()
         self._selector.close()
         self._listener.close()
         self._lifeline.close()
@@ -201,8 +207,7 @@ def _become(request: Mapping[str, Any], received: Sequence[int], server: int) ->
     """Become the process of a request: run its arguments and end."""
     code = 1
     try:
-        if is_supported():
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != server:
             os._exit(code)
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -23,7 +23,7 @@ import msgspec
 
 from harness.errors import WorkerEnded
 from harness.workers import served
-from harness.workers.protocol import Channel, Finished, Ready, Refused
+from harness.workers.protocol import Channel, Finished, Refused
 
 E = TypeVar("E")
 
@@ -67,7 +67,7 @@ class WorkerProcess(Generic[E]):
             python: the command that starts Python (:func:`~.fork_server.python_command`).
         """
         self._module = str(module)
-        self._decoder: msgspec.msgpack.Decoder[E | Ready] = msgspec.msgpack.Decoder(events | Ready)
+        self._decoder: msgspec.msgpack.Decoder[E] = msgspec.msgpack.Decoder(events)
         self._environment = dict(environment or {})
         self._output = output
         self._folder = folder
@@ -84,12 +84,12 @@ class WorkerProcess(Generic[E]):
     @property
     def pid(self) -> int | None:
         """Process id, or None if it is not running."""
-        if self._owner != os.getpid() or self._process is None:
+        if not self._is_own or self._process is None:
             return None
         return self._process.pid if self._process.poll() is None else None
 
     @property
-    def is_own(self) -> bool:
+    def _is_own(self) -> bool:
         """Whether this process started it, and not one that this process was forked from."""
         return self._owner == os.getpid()
 
@@ -99,8 +99,6 @@ class WorkerProcess(Generic[E]):
         Raises:
             WorkerEnded: it ended, or was not ready in two minutes.
         """
-        if not self.is_own:  # a process from before a fork belongs to the parent
-            self._process = self._channel = self._lifeline = None
         self.close()
         self._owner, self.is_timed_out = os.getpid(), False
         ours, theirs = socket.socketpair()
@@ -132,7 +130,7 @@ class WorkerProcess(Generic[E]):
             )
         self.limit_time(_START_SECONDS)
         try:
-            self._decoder.decode(self._channel.receive_frame(self._deadline))
+            self._channel.receive_frame(self._deadline)  # Ready
         except TimeoutError:
             self.close()
             raise WorkerEnded(f"did not start in {_START_SECONDS:g} s") from None
@@ -153,7 +151,7 @@ class WorkerProcess(Generic[E]):
         """
         self._open_channel().send(message, self._deadline)
 
-    def receive(self) -> E | Ready:
+    def receive(self) -> E:
         """Return the next event.
 
         Raises:
@@ -179,8 +177,6 @@ class WorkerProcess(Generic[E]):
             except (OSError, msgspec.MsgspecError):
                 self.wait_for_end()
                 return
-            if isinstance(event, Ready):
-                continue
             yield event
             if isinstance(event, Finished | Refused):
                 return
@@ -199,11 +195,14 @@ class WorkerProcess(Generic[E]):
         return self.close()
 
     def close(self) -> str:
-        """Kill the process if it is running, and return how it ended."""
+        """Kill the process if it is running, and return how it ended.
+
+        After a fork it belongs to the parent, and runs on.
+        """
         process, self._process = self._process, None
         ends = (self._channel, self._lifeline)
         self._channel = self._lifeline = None
-        if process is not None and self.is_own:
+        if process is not None and self._is_own:
             process.kill()
             self.end = describe_exit(process.wait())
         for each in ends:

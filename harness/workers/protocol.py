@@ -60,6 +60,7 @@ class ProgramLowered(msgspec.Struct, frozen=True, tag=True):
 class CellEnded(msgspec.Struct, frozen=True, tag=True):
     """A cell ended; its record and the claim about its known issue are lines of JSON."""
 
+    cell: str
     record: str
     claim: str | None = None
 

@@ -164,6 +164,7 @@ def test_a_crash_reports_its_last_output_its_node_and_the_delegated_nodes(folder
         assert found.source.endswith("total = hidden.flatten()[0].sum(-1)  # here")
         assert found.source.startswith("aborts.py:")
         assert cell.program_bytes > 0
+        assert sum(cell.planned_memory) > 0
         assert cell.delegation.undelegated_ops["aten.sum.dim_IntList"] == 1
         assert ["rank is 0" in issue.workaround for issue in cell.known_issues] == [True]
     assert cells[1].delegation.delegates > 0
@@ -280,7 +281,7 @@ def test_a_record_is_written_even_if_tracing_fails(tmp_path: Path) -> None:
     cell = Cell(case="net", target="null:eager", status=Status.FAILED, stage="lower", error="no")
     following.handle(CellsPlanned([cell.id], [], {}))
     following.handle(CellStarted(cell.id))
-    following.handle(CellEnded(cell.to_json()))
+    following.handle(CellEnded(cell.id, cell.to_json()))
     following.handle(CellTraced(cell.id, problem="the process was ended by SIGSEGV"))
     following.flush()
     assert following.writer is not None

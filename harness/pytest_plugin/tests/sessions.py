@@ -134,7 +134,7 @@ def ended(
     server: dict[str, str] = {}
     if not anew:
         fork_server.announce(server)
-    python = fork_server.python_command(server)
+    python = [sys.executable] if anew else fork_server.python_command()
     asked = [*python, *([] if module == "-c" else ["-m"]), module, *arguments]
     return subprocess.run(
         asked, cwd=folder, env={**environ, **server}, capture_output=True, text=True,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import execnet
 import pytest
-from xdist.workermanage import WorkerController
 
 from harness.workers import fork_server
+
+if TYPE_CHECKING:
+    import execnet
+    from xdist.workermanage import WorkerController
 
 
 class ForkedWorkers:
@@ -39,6 +42,4 @@ class ForkedWorkers:
 def _fork(spec: execnet.XSpec) -> None:
     """Set the Python of a worker on this machine, unless another one was chosen."""
     if spec.popen and not spec.python:
-        environ = dict(os.environ)
-        fork_server.announce(environ)
-        spec.python = shlex.join(fork_server.python_command(environ))
+        spec.python = shlex.join(fork_server.python_command())

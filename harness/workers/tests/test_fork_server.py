@@ -24,9 +24,7 @@ WHERE = "import os, sys; print(os.getppid(), 'torch' in sys.modules)"
 
 @pytest.fixture(scope="module")
 def python() -> list[str]:
-    environ: dict[str, str] = {}
-    fork_server.announce(environ)
-    return fork_server.python_command(environ)
+    return fork_server.python_command()
 
 
 def run(python: Sequence[str], *arguments: str, **given: Any) -> subprocess.CompletedProcess[str]:
@@ -91,6 +89,21 @@ def test_it_ends_with_its_command(python: list[str]) -> None:
         pid = int(command.stdout.readline())
         command.kill()
     wait_until_gone(pid)
+
+
+def test_processes_that_end_at_once_do_not_disturb_others(python: list[str]) -> None:
+    """Numbers of closed descriptors are used again while their last events are handled."""
+    sleeping = "import time; time.sleep(600)"
+    for _ in range(3):
+        killed = [subprocess.Popen([*python, "-c", sleeping]) for _ in range(6)]
+        ending = [
+            subprocess.Popen([*python, "-c", f"raise SystemExit({code})"]) for code in range(6)
+        ]
+        for each in killed:
+            each.kill()
+        assert [each.wait(60) for each in ending] == list(range(6))
+        assert [each.wait(60) for each in killed] == [-signal.SIGKILL] * 6
+    assert run(python, "-c", WHERE).returncode == 0
 
 
 def test_passed_descriptors_keep_their_numbers(python: list[str]) -> None:
