@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from harness.vendors.torch import (
 )
 
 
-class OperatorMode(DiscontinuityMode):  # type: ignore[no-untyped-call]
+class OperatorMode(DiscontinuityMode, ABC):  # type: ignore[no-untyped-call]
     """Interface that the ways need from a mode; perturbs nothing itself.
 
     Attributes:
@@ -47,17 +48,17 @@ class OperatorMode(DiscontinuityMode):  # type: ignore[no-untyped-call]
         """Whether each deviation of a variance errs on its own."""
         return False
 
+    @abstractmethod
     def decode(self, operator: Operator, args: Args) -> torch.Tensor:
         """Decode codes of a quantized graph."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run_attention(self, operator: Operator, call: attention.AttentionCall) -> torch.Tensor:
         """Run attention with many scores."""
-        raise NotImplementedError
 
+    @abstractmethod
     def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
         """Run one primitive operation on float64 arguments."""
-        raise NotImplementedError
 
     def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
         """Quantize in float32, as eager does: a tie must round as it does in the program."""

@@ -42,14 +42,13 @@ from harness.record.cell import (
     PUBLISHED,
     Cell,
     Delegation,
-    Divergence,
     Intermediate,
     OutputValues,
     PassProperty,
     Status,
     is_model,
 )
-from harness.record.program_data import Defect, Encoding
+from harness.record.program_data import Defect, Divergence, Encoding
 from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
@@ -147,22 +146,48 @@ class CellRun:
         except StageFailure as failure:
             return self._stop_at_failure(failure)
 
-    def record_lowered(self) -> Cell:
-        """The record of a cell that is lowered and not yet executed."""
-        sizes = self.constant_sizes
+    def record(self, outcome: CellEnding, seconds: float) -> Cell:
+        """The record of a cell with this outcome after so many seconds."""
+        case, sizes, stopwatch = self.case, self.constant_sizes, self.stopwatch
         return Cell(
-            case=self.case.name,
+            case=case.name,
             target=str(self.target),
-            status=Status.LOWERED,
-            op=self.case.op,
-            tags=sorted(self.case.tags),
+            status=outcome.status,
+            op=case.op,
+            tags=sorted(case.tags),
             seed=self.seed,
+            stage=outcome.stage,
+            error=outcome.error,
+            traceback=outcome.traceback,
+            model_frame=outcome.frame,
+            vendor_frame=outcome.vendor_frame,
+            first_divergence=outcome.failing_node,
+            runtime=self.runtime,
             delegation=self.delegation,
-            stages=dict(self.stages),
+            numerics=self.verdict.numerics if self.verdict is not None else [],
+            severity=self.severity if outcome.status is Status.MISMATCH else None,
+            stages=self.stages,
+            memory=self.meter.peaks,
+            seconds=seconds,
+            overhead=seconds - sum(self.stages.values()),
             program_bytes=self.program_bytes,
             constant_bytes=None if sizes is None else sizes.constants,
             duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
-            source=self.case.source,
+            planned_memory=self.planned_memory,
+            first_seconds=None if stopwatch is None else stopwatch.first,
+            steady_seconds=None if stopwatch is None else stopwatch.steady,
+            encodings=self.encodings,
+            outputs=self.outputs,
+            properties=self.properties,
+            intermediates=self.intermediates,
+            side_effects=self.side_effects,
+            changed_ops=self.changed_ops,
+            vacuous_reason=case.vacuous,
+            source=case.source,
+            defects=self.defects,
+            dynamic_dimensions=self.sizes.dimensions,
+            untried_sizes=self.sizes.untried,
+            refused_call=self.refused_call,
         )
 
     def _run_stages(self, tester: Tester, only: str, limitation: Limitation | None) -> CellEnding:
@@ -278,7 +303,7 @@ class CellRun:
         if options.cell_folder is not None:
             options.cell_folder.write_program(tester)
         if options.on_lowered is not None:
-            options.on_lowered(self.record_lowered())
+            options.on_lowered(self.record(CellEnding(Status.LOWERED), sum(self.stages.values())))
         must_delegate = options.require_delegation or recipe.require_delegation
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
@@ -341,10 +366,8 @@ def _describe_sizes_of_mismatch(tester: Tester) -> str:
     wrong = next((row.call for row in rows if row.problem is not None), None)
     if wrong is None or not (named := tester.sizes.describe_call(wrong)):
         return ""
-    blame = ""
-    if tester.is_export_wrong(wrong):
-        blame = "; torch.export's program in eager PyTorch is as wrong there"
-    return f"; call {wrong} has {named}{blame}"
+    blame = "; torch.export's program in eager PyTorch is as wrong there"
+    return f"; call {wrong} has {named}{blame if tester.is_export_wrong(wrong) else ''}"
 
 
 def _find_disagreement(tester: Tester) -> Verdict | None:

@@ -62,7 +62,7 @@ def run_cell(
         recipe = recipe or registry.recipe(target, backend)
         only = "lowered only, as asked" if options.lower_only else state.reason
         outcome = run.run(backend, recipe, only, limitation)
-    cell = _record(run, outcome, time.perf_counter() - start)
+    cell = run.record(outcome, time.perf_counter() - start)
     if outcome.excused and limitation is not None:
         cell.limitation = limitation.ref
     else:
@@ -70,50 +70,6 @@ def run_cell(
     if options.cell_folder is not None:
         options.cell_folder.remove_if_not_red(cell)
     return cell
-
-
-def _record(run: CellRun, outcome: CellEnding, seconds: float) -> Cell:
-    case, sizes, stopwatch = run.case, run.constant_sizes, run.stopwatch
-    return Cell(
-        case=case.name,
-        target=str(run.target),
-        status=outcome.status,
-        op=case.op,
-        tags=sorted(case.tags),
-        seed=run.seed,
-        stage=outcome.stage,
-        error=outcome.error,
-        traceback=outcome.traceback,
-        model_frame=outcome.frame,
-        vendor_frame=outcome.vendor_frame,
-        first_divergence=outcome.failing_node,
-        runtime=run.runtime,
-        delegation=run.delegation,
-        numerics=run.verdict.numerics if run.verdict is not None else [],
-        severity=run.severity if outcome.status is Status.MISMATCH else None,
-        stages=run.stages,
-        memory=run.meter.peaks,
-        seconds=seconds,
-        overhead=seconds - sum(run.stages.values()),
-        program_bytes=run.program_bytes,
-        constant_bytes=None if sizes is None else sizes.constants,
-        duplicate_constant_bytes=None if sizes is None else sizes.duplicates,
-        planned_memory=run.planned_memory,
-        first_seconds=None if stopwatch is None else stopwatch.first,
-        steady_seconds=None if stopwatch is None else stopwatch.steady,
-        encodings=run.encodings,
-        outputs=run.outputs,
-        properties=run.properties,
-        intermediates=run.intermediates,
-        side_effects=run.side_effects,
-        changed_ops=run.changed_ops,
-        vacuous_reason=case.vacuous,
-        source=case.source,
-        defects=run.defects,
-        dynamic_dimensions=run.sizes.dimensions,
-        untried_sizes=run.sizes.untried,
-        refused_call=run.refused_call,
-    )
 
 
 def _check_availability(backend: Backend) -> Availability:

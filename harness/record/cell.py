@@ -17,7 +17,7 @@ import msgspec
 from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
-from harness.record.program_data import Defect, Dimension, Encoding, RunProfile
+from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -175,56 +175,6 @@ class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
     identical: bool = False
     numerics: list[Numerics] = []
     problem: str | None = None
-
-
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """The first diverging node of the exported graph, or the node that fails to execute.
-
-    ``module`` is the path of the node's module, ``source`` the line of the model. ``error`` and
-    ``bound`` are of the element that uses most of its bound, ``bound_used`` is their quotient.
-    ``originates_here`` says whether the node is outside its bound even with the oracle's inputs;
-    False means that the error is inherited, None that it was not tried. ``note`` says why the
-    search stopped early.
-
-    ``fails`` marks the other kind: the node raises, and there are no values. ``stage`` is then the
-    failing stage, and ``note`` says how the node was found, if by search. ``arguments`` are the
-    node's known arguments: ``float32[1, 3, 8, 8] channels-last``, ``approximate='tanh'``.
-    """
-
-    node: str
-    op: str
-    module: str = ""
-    source: str = ""
-    shapes: str = ""
-    error: float = 0.0
-    bound: float = 0.0
-    bound_used: float = 0.0
-    originates_here: bool | None = None
-    note: str = ""
-    fails: bool = False
-    stage: str = ""
-    arguments: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.fails:
-            how = "to execute" if self.stage in ("", "run") else f"in {self.stage}"
-            return f"{self._place}: fails {how}{f'; {self.note}' if self.note else ''}"
-        origin = _ORIGINS[self.originates_here]
-        note = f"; {self.note}" if self.note else ""
-        used = f"{self.bound_used:.3g} times its bound"
-        return f"{self._place}: error {self.error:.3g}, {used}; {origin}{note}"
-
-    @property
-    def _place(self) -> str:
-        where = "".join(f", {part}" for part in (self.module, self.source) if part)
-        return f"{self.node} ({self.op}){where}"
-
-
-_ORIGINS = {
-    True: "the error originates here",
-    False: "the error is inherited",
-    None: "the error's origin was not searched",
-}
 
 
 class LimitationRef(msgspec.Struct, frozen=True, kw_only=True):

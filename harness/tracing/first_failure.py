@@ -28,7 +28,8 @@ from harness.pipeline.explain.node_origin import format_arguments
 from harness.pipeline.reference.intermediate import CHANGED
 from harness.pipeline.route import prepare
 from harness.pipeline.tester import Tester
-from harness.record.cell import Cell, Divergence, Status
+from harness.record.cell import Cell, Status
+from harness.record.program_data import Divergence
 from harness.tracing.candidates import is_dequantize, is_quantize
 from harness.tracing.programs import build_multi_prefix
 from harness.tracing.search import DivergenceSearch

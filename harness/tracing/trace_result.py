@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from harness.record.cell import Cell, Divergence
+from harness.record.cell import Cell
 from harness.record.number_text import spell_numbers
+from harness.record.program_data import Divergence
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from harness.record.cell import Cell, Divergence, Status
+from harness.record.cell import Cell, Status
 from harness.record.folder import load
+from harness.record.program_data import Divergence
 from reports import facts
 from reports.render import html, markdown, terminal, terminal_cell, views
 from reports.summary import RunSummary

@@ -29,7 +29,7 @@ from harness.pipeline.explain.node_origin import (
 )
 from harness.pipeline.explain.raising_node import find_raising_node
 from harness.pipeline.tester import Tester
-from harness.record.cell import Divergence
+from harness.record.program_data import Divergence
 from harness.vendors.torch import TreeSpec
 
 _KERNEL = re.compile(r"at instruction 0:\d+ in operator ([\w:.]+)")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from harness.record.cell import Cell, Delegation, Divergence, KnownIssueRef, Status
+from harness.record.cell import Cell, Delegation, KnownIssueRef, Status
 from harness.record.evidence import Vacuity, VacuousCause
+from harness.record.program_data import Divergence
 from harness.record.severity import Severity
 from reports.render import check, html
 from reports.tests.markup import Page

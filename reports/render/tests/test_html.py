@@ -6,7 +6,8 @@ import json
 import re
 from pathlib import Path
 
-from harness.record.cell import MODEL, Delegation, Divergence, LimitationRef, Status
+from harness.record.cell import MODEL, Delegation, LimitationRef, Status
+from harness.record.program_data import Divergence
 from harness.record.run import BackendState, Run
 from reports.columns import Column
 from reports.render import html, views

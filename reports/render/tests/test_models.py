@@ -12,8 +12,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from harness.cli import main
-from harness.record.cell import MODEL, Cell, Delegation, Divergence, Status
+from harness.record.cell import MODEL, Cell, Delegation, Status
 from harness.record.host import Environment
+from harness.record.program_data import Divergence
 from harness.record.run import Run
 from reports.outcome import CellOutcome
 from reports.render import html, markdown, terminal

@@ -15,7 +15,8 @@ from torch import nn
 from harness import Cell, check
 from harness.model.known_issues.known_issue import KnownIssue, find_known_issues
 from harness.model.registry import known_issues
-from harness.record.cell import Divergence, Status
+from harness.record.cell import Status
+from harness.record.program_data import Divergence
 from suites.known_issues.scripts import RECOGNISED, UNRECOGNISED
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -10,8 +10,8 @@ import pytest
 from harness.errors import LimitationError
 from harness.model.known_issues.known_issue import KnownIssue, find_known_issues
 from harness.model.known_issues.operator_names import base_name, find_operator_names
-from harness.record.cell import Cell, Delegation, Divergence, Status
-from harness.record.program_data import Defect
+from harness.record.cell import Cell, Delegation, Status
+from harness.record.program_data import Defect, Divergence
 
 ISSUE: dict[str, Any] = {
     "cause": "The kernel reads memory row by row.",

@@ -98,7 +98,7 @@ UNARY_RULES = {
     "SqrtNode": Rule(at_least_float, "ops:3909"),
     "RsqrtNode": Rule(at_least_float, "ops:3918"),
     "BitwiseInvertNode": Rule(same, "ops:6447", frozenset(FLOATS)),
-    # trunc, ops:3089: integers are unchanged; booleans select between ceil and floor.
+    # Integers stay as they are. A boolean selects between ceil and floor.
     "TruncNode": Rule(same, "ops:3089"),
 }
 COMPOSED_RULES = {
