@@ -31,6 +31,7 @@ from .model.backend import (
     KnowsLimitations as KnowsLimitations,
     LoadsDelegates as LoadsDelegates,
     OffersPasses as OffersPasses,
+    OffersSettings as OffersSettings,
     PayloadConstants as PayloadConstants,
     ReportsConstants as ReportsConstants,
     SelectsTargets as SelectsTargets,
@@ -44,6 +45,11 @@ from .model.recipe import (
     Recipe as Recipe,
     Script as Script,
     find_calibration_problem as find_calibration_problem,
+)
+from .model.variations.setting import (
+    Setting as Setting,
+    change_quantizer as change_quantizer,
+    find_float_refusal as find_float_refusal,
 )
 from .numerics.formats.block_scaled import MxProduct as MxProduct
 from .numerics.formats.dequantize import (

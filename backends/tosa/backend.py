@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.tosa.mxfp import FORMATS, BlockFormat
 from backends.tosa.passes import PASSES
+from backends.tosa.settings import SETTINGS
 from backends.tosa.specifications import FP, INT, MXFP
 from harness import Inputs
 from harness.backend_api import (
@@ -198,6 +199,7 @@ class Tosa:
     name = "tosa"
     delegate = DELEGATE
     passes = PASSES
+    settings = SETTINGS
     recipes = {
         "fp": Recipe(
             "fp",

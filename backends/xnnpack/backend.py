@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack.quantization import DYNAMIC, STATIC, make_quantizer
+from backends.xnnpack.settings import SETTINGS
 from harness import Inputs
 from harness.backend_api import (
     Availability,
@@ -111,6 +112,7 @@ class Xnnpack:
 
     name = "xnnpack"
     delegate = DELEGATE
+    settings = SETTINGS
     passes = {
         "lift": KnownPass(
             "backends.xnnpack.lift:LiftConstantScalars",

@@ -20,6 +20,7 @@ from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
+from harness.model.variations.covering import vary_targets
 from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
@@ -39,6 +40,7 @@ def check(
     name: str = "",
     dynamic: str | Sequence[str] = (),
     transform_passes: Sequence[Any] = (),
+    vary: str = "",
     past_defects: bool = True,
 ) -> list[Cell]:
     """Run a module on targets and compare it with the oracle. Nothing is written.
@@ -57,6 +59,8 @@ def check(
             also called at the ends of their ranges.
         transform_passes: graph passes, or classes of them, that run on the edge program before the
             target's own passes.
+        vary: settings of lowering with which each target also runs: names separated by commas, or
+            ``all`` (:func:`harness.model.variations.covering.vary_targets`).
         past_defects: list all known defects of a program and judge the rest, where the backend can
             continue past the first defect.
 
@@ -79,7 +83,7 @@ def check(
     made = cases.plan_cases(subject, requested, seed=seed)
     makers = [graph_passes.make_pass_factory(one) for one in transform_passes]
     cells, shared_work = [], SharedCaseWork()
-    for case, target in pair_cases_and_targets(made.cases, resolve_targets(targets)):
+    for case, target in pair_cases_and_targets(made.cases, resolve_targets(targets, vary)):
         ran: list[Tester] = []
         failed: list[Tester] = []
         cell = check_cell(
@@ -109,17 +113,21 @@ def check(
     return cells
 
 
-def resolve_targets(targets: str | Sequence[Target | str] | None) -> list[Target]:
-    """The targets to check on; by default the targets of a plain run.
+def resolve_targets(
+    targets: str | Sequence[Target | str] | None, settings: str = ""
+) -> list[Target]:
+    """The targets to check on and their variations; by default the targets of a plain run.
 
     Raises:
-        UnknownTarget: a target does not exist.
+        UnknownTarget: a target or a setting does not exist.
     """
     if targets is None:
-        return registry.default_targets()
-    if isinstance(targets, str):
-        return parse_list(targets, "targets")
-    return parse_targets([str(target) for target in targets])
+        chosen = registry.default_targets()
+    elif isinstance(targets, str):
+        chosen = parse_list(targets, "targets")
+    else:
+        chosen = parse_targets([str(target) for target in targets])
+    return vary_targets(chosen, settings)
 
 
 def pair_cases_and_targets(

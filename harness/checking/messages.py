@@ -21,6 +21,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
         source: the model, spelled as on the command line.
         inputs: files of inputs.
         targets: list of targets; None for the targets of a plain run.
+        vary: settings with which each target also runs.
         seed: run seed.
         dynamic: values of ``--dynamic``.
         passes: graph passes, spelled as on the command line.
@@ -38,6 +39,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
     source: str
     inputs: list[str] = []
     targets: str | None = None
+    vary: str = ""
     seed: int = 0
     dynamic: list[str] = []
     passes: list[str] = []

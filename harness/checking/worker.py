@@ -65,7 +65,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
 
     if request.speed:
         speed.install()
-    targets = check.resolve_targets(request.targets)
+    targets = check.resolve_targets(request.targets, request.vary)
     asked = dynamic_dimensions.parse_dynamic(request.dynamic)
     makers = [custom_passes.load_pass(spec) for spec in request.passes]
     subject = model_sources.load_model(

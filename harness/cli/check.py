@@ -39,6 +39,13 @@ _PROGRAMS = "programs"
     help=f"Run on targets, separated by commas: {TARGET_LIST_HELP}.  [default: plain targets]",
 )
 @click.option(
+    "--vary",
+    default="",
+    metavar="LIST",
+    help="Also run each target with these settings of lowering (conform list settings), or with "
+    "all: few combinations in which every pair of settings occurs.",
+)
+@click.option(
     "--dynamic",
     multiple=True,
     metavar="DIM",
@@ -90,6 +97,7 @@ def check(
     source: str,
     files: Sequence[str],
     targets: str | None,
+    vary: str,
     dynamic: Sequence[str],
     passes: Sequence[str],
     seed: int,
@@ -124,6 +132,7 @@ def check(
         source=source,
         inputs=list(files),
         targets=targets,
+        vary=vary,
         seed=seed,
         dynamic=list(dynamic),
         passes=list(passes),
@@ -175,7 +184,7 @@ def _run_check(
     info = RunInfo(
         started=format_now(),
         seed=request.seed,
-        command=_command(request, request.targets, limits),
+        command=_command(request, request.targets, limits, request.vary),
         selection=request.source,
         environment=read_environment(Path.cwd()),
         speed=request.speed,
@@ -211,11 +220,14 @@ def _exit_status(run: Run) -> int:
     return 0 if total.passed else 2
 
 
-def _command(request: CheckRequest, targets: str | None, limits: Limits) -> list[str]:
-    """Build the command that checks the same model on these targets."""
+def _command(
+    request: CheckRequest, targets: str | None, limits: Limits, vary: str = ""
+) -> list[str]:
+    """Build the command that checks the same model on these targets and their variations."""
     options = [
         *(("--inputs", file) for file in request.inputs),
         *([("--targets", targets)] if targets is not None else []),
+        *([("--vary", vary)] if vary else []),
         *(("--dynamic", text) for text in request.dynamic),
         *(("--transform-pass", spec) for spec in request.passes),
         ("--seed", str(request.seed)),

@@ -1,4 +1,4 @@
-"""``conform list``: cases, backends, limitations."""
+"""``conform list``: cases, backends, limitations, settings."""
 
 from __future__ import annotations
 
@@ -123,6 +123,35 @@ def _print_stale(suites: Path) -> None:
     click.echo(f"none can be removed: each applies to {oldest_supported()} or a later release")
 
 
+@click.command()
+def settings() -> None:
+    """List the settings that a target can name, as in xnnpack:fp32+strict.
+
+    A target has one setting of a choice at most. conform check --vary runs a model with them.
+    """
+    silence_vendors()
+    from rich.console import Console
+    from rich.table import Table
+
+    from harness.model import registry
+    from harness.model.variations.covering import list_choices
+    from harness.model.variations.varied_recipe import list_settings
+
+    can_have: dict[str, list[str]] = {}
+    described = {}
+    for target in registry.known_targets():
+        described.update(list_settings(registry.backend(target.backend)))
+        for names in list_choices(target).values():
+            for name in names:
+                can_have.setdefault(name, []).append(str(target))
+    table = Table(title="settings: +SETTING", title_justify="left", header_style="bold")
+    for column in ("setting", "choice", "effect", "targets"):
+        table.add_column(column, overflow="fold")
+    for name, setting in described.items():
+        table.add_row(name, setting.choice, setting.about, " ".join(can_have.get(name, ["none"])))
+    Console().print(table)
+
+
 class _ListGroup(click.Group):
     """Lists cases if the command line names no subject."""
 
@@ -133,7 +162,10 @@ class _ListGroup(click.Group):
 
 @click.group("list", cls=_ListGroup)
 def listing() -> None:
-    """List cases, tags, operators, targets, suites, backends or limitations; default: cases."""
+    """List cases, tags, operators, targets, suites, backends, settings or limitations.
+
+    The default is cases.
+    """
 
 
 @listing.command()
@@ -193,6 +225,7 @@ def cases(
 
 listing.add_command(backends)
 listing.add_command(limitations)
+listing.add_command(settings)
 for _what in ("tags", "operators", "targets", "suites"):
     _counted = copy.copy(cases)
     _counted.help = f"List {_what}, each with its number of cases."

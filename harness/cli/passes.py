@@ -90,8 +90,8 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     from harness.cli.pass_comparison import PassComparison, print_comparisons
     from harness.errors import UsageError
     from harness.model import registry
-    from harness.model.recipe_passes import add_pass, find_pass
     from harness.model.selection import parse_list
+    from harness.model.variations.passes import add_pass, find_pass
     from harness.pipeline.runner import run_cell
     from harness.record.target import Target, matches_any_glob
     from harness.session.discovery import load_suites
@@ -133,7 +133,7 @@ def _print_passes() -> None:
 
     from harness.model import registry
     from harness.model.backend import OffersPasses
-    from harness.model.recipe_passes import GENERAL, pass_name
+    from harness.model.variations.passes import GENERAL, pass_name
 
     added = Table(title="passes to add: +PASS", title_justify="left", header_style="bold")
     for column in ("pass", "to", "effect", "class"):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from harness.model.limitation import Limitation
     from harness.model.precision import Precision
     from harness.model.recipe import KnownPass, Lowered, Recipe
+    from harness.model.variations.setting import Setting
     from harness.numerics.formats.semantics import OperatorSemantics
     from harness.record.cell import Numerics
 
@@ -241,6 +242,16 @@ class OffersPasses(Protocol):
     @property
     def passes(self) -> Mapping[str, KnownPass]:
         """The passes by name."""
+        ...
+
+
+@runtime_checkable
+class OffersSettings(Protocol):
+    """A backend with its own settings, which a target can name (``backend:recipe+setting``)."""
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """The settings by name."""
         ...
 
 

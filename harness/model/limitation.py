@@ -112,11 +112,14 @@ class Limitation:
     def forbids_pass(self, cell: Cell) -> bool:
         """Whether this cell must not pass.
 
-        With another seed, or with added or removed passes that the entry does not name, it may.
+        With another seed, or on a target with passes, settings or several backends that the entry
+        does not name, it may.
         """
         if self.seed not in (None, cell.seed):
             return False
-        return not Target.parse(cell.target).passes or cell.target in self.target.split("|")
+        target = Target.parse(cell.target)
+        is_plain = not target.passes and not target.is_mixed
+        return is_plain or cell.target in self.target.split("|")
 
     @property
     def ref(self) -> LimitationRef:

@@ -14,7 +14,7 @@ from harness.vendors.versions import PACKAGE, describe_installed
 
 if TYPE_CHECKING:
     import torch
-    from executorch.exir import EdgeCompileConfig
+    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig
     from executorch.exir.backend.partitioner import Partitioner
     from torch.export import ExportedProgram
     from torch.fx import Node
@@ -63,6 +63,12 @@ def find_calibration_problem(case: Case, built: Built) -> str | None:
     return "a quantizer cannot be calibrated with infinities or NaN"
 
 
+def _default_backend_config() -> ExecutorchBackendConfig:
+    from executorch.exir import ExecutorchBackendConfig
+
+    return ExecutorchBackendConfig()
+
+
 def _supports_all(case: Case, built: Built) -> str | None:
     return None
 
@@ -78,6 +84,8 @@ class Script:
         partitioners: expression of the partitioners.
         transform_passes: expression of the passes before partitioning.
         edge_config: expression of the edge compile configuration.
+        backend_config: expression of the configuration of emission; empty for the default.
+        strict: export with Dynamo.
         quantizer: expression of the PT2E quantizer; empty for none.
         preamble: definitions that the expressions use, and statements that run first.
         delegate: the delegate's name in the runtime's registry that execution needs; empty for
@@ -92,6 +100,8 @@ class Script:
     partitioners: str = "[]"
     transform_passes: str = "[]"
     edge_config: str = "EdgeCompileConfig()"
+    backend_config: str = ""
+    strict: bool = False
     quantizer: str = ""
     preamble: str = ""
     delegate: str = ""
@@ -173,6 +183,8 @@ class Recipe:
         partitioners: makes the partitioners, in order.
         transform_passes: makes the passes that run before partitioning.
         edge_config: makes the edge compile configuration.
+        strict: export with Dynamo instead of by running the module.
+        backend_config: makes the configuration of memory planning and emission.
         unsupported: returns why the recipe does not support a case, built and cast to the dtype,
             or None.
         require_delegation: whether a cell fails when nothing was delegated.
@@ -200,6 +212,8 @@ class Recipe:
     partitioners: Callable[[], list[Partitioner]] = _nothing
     transform_passes: Callable[[], list[Any]] = _nothing
     edge_config: Callable[[], EdgeCompileConfig] = _default_edge_config
+    strict: bool = False
+    backend_config: Callable[[], ExecutorchBackendConfig] = _default_backend_config
     unsupported: Callable[[Case, Built], str | None] = _supports_all
     require_delegation: bool = False
     verify: Callable[[Lowered], str | None] | None = None

@@ -27,9 +27,9 @@ from harness.model.backend import (
 )
 from harness.model.known_issues.known_issue import find_known_issues
 from harness.model.recipe import Recipe
-from harness.model.recipe_passes import apply_passes
+from harness.model.variations.varied_recipe import vary_recipe
 from harness.record.run import BackendState
-from harness.record.target import Target, is_target, matches_any_glob, matches_target
+from harness.record.target import SEVERAL, Target, is_target, matches_any_glob, matches_target
 
 if TYPE_CHECKING:
     from harness.model.case import Case
@@ -46,6 +46,9 @@ ENTRY_POINT_GROUP = "conform.backends"
 
 KNOWN_ISSUES = "suites.known_issues:ISSUES"
 """The module and attribute of the table of known issues; imported when a cell is red."""
+
+
+_MIXED = "harness.execution.mixed_backend"
 
 
 class BuiltIn(NamedTuple):
@@ -210,9 +213,9 @@ def _like(target: Target) -> tuple[str, ...]:
 
 
 def find_variations(case: Case) -> list[Target]:
-    """Return the targets with passes that a case itself spells in full."""
+    """Return the targets with passes, settings or several backends that a case spells in full."""
     spelled = (part for part in case.targets.split("|") if is_target(part))
-    return [target for target in map(Target.parse, spelled) if target.passes]
+    return [target for target in map(Target.parse, spelled) if target.passes or target.is_mixed]
 
 
 def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
@@ -240,10 +243,21 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
 def backend(name: str) -> Backend:
     """Return the backend of that name; one that fails to import is returned as unavailable.
 
+    Args:
+        name: a registered name, or several such as ``metal/xnnpack``.
+
     Raises:
         UnknownTarget: no backend of that name is registered.
         ConflictingBackends: two have the same name.
     """
+    if SEVERAL in name:
+        parts = [backend(part) for part in name.split(SEVERAL)]
+        missing = next((part for part in parts if isinstance(part, MissingBackend)), None)
+        if missing is not None:
+            return MissingBackend(name, missing.reason)
+        # Execution is above this layer.
+        mixed: Backend = importlib.import_module(_MIXED).mix(parts)
+        return mixed
     module_name, _, attribute = find_backend_path(name).partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
@@ -274,14 +288,15 @@ def recipe(target: Target, of: Backend | None = None) -> Recipe:
     """Return the recipe of a target, from its registered backend or a given one.
 
     Raises:
-        UnknownTarget: the backend, the recipe or the pass does not exist.
+        UnknownTarget: the backend or the recipe does not exist, or as
+            :func:`harness.model.variations.varied_recipe.vary_recipe`.
     """
     found = of or backend(target.backend)
     recipes = found.recipes
     if target.recipe not in recipes:
         hint = _did_you_mean(target.recipe, list(recipes))
         raise UnknownTarget(f"backend {target.backend!r} has no recipe {target.recipe!r}{hint}")
-    return apply_passes(recipes[target.recipe], target, found)
+    return vary_recipe(recipes[target.recipe], target, found)
 
 
 def require_two_runtimes(targets: Sequence[Target]) -> None:

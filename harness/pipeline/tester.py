@@ -131,8 +131,14 @@ class Tester(ExecutionStages, GraphChecks):
             self._artifacts.put("quantize_weights", convert(copy_module(self.built.module)[0]))
         return self
 
-    def export(self, *, dynamic_shapes: Any = None, strict: bool = False) -> Self:
-        """Export the module with ``torch.export``; ``dynamic_shapes`` defaults to the case's."""
+    def export(self, *, dynamic_shapes: Any = None, strict: bool | None = None) -> Self:
+        """Export the module with ``torch.export``.
+
+        Args:
+            dynamic_shapes: by default those of the case.
+            strict: by default as the recipe says.
+        """
+        strict = self.recipe.strict if strict is None else strict
         shapes = self.case.dynamic_shapes if dynamic_shapes is None else dynamic_shapes
         converted = self._artifacts.quantize_weights
         self._run_module_eagerly()
@@ -266,9 +272,11 @@ class Tester(ExecutionStages, GraphChecks):
         return self
 
     def to_executorch(self, config: Any = None) -> Self:
-        """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``."""
+        """Plan memory and emit; ``config`` is an ``ExecutorchBackendConfig``, by default the
+        recipe's."""
         partitioned: LowerArtifact = self._artifacts.need("lower", "to_executorch")
         with self._vendor_stage("to_executorch"):
+            config = config or self.recipe.backend_config()
             emitted = stages.to_executorch(partitioned.manager, config)
             self._artifacts.put("to_executorch", emitted)
         return self

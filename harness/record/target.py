@@ -1,6 +1,8 @@
 """Target: where and how a case runs, spelled ``backend:recipe`` everywhere.
 
-A recipe can be spelled with a graph pass more or less: ``xnnpack:fp32+lift``, ``mlx:fp32-cse``.
+A recipe can be spelled with a graph pass more or less, or with a setting of lowering:
+``xnnpack:fp32+lift``, ``mlx:fp32-cse``, ``xnnpack:fp32+strict``. Several backends in order of
+preference lower one program of several delegates: ``metal:fp32/xnnpack:fp32``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ _NAME = "[a-z][a-z0-9_]*"
 PASS_CHANGES = rf"(?:[+-]{_NAME})*"
 """Regular expression of the passes behind a recipe."""
 
-_SPELLING = re.compile(rf"({_NAME}):({_NAME})({PASS_CHANGES})")
+SEVERAL = "/"
+"""Separates the backends of a target for programs of several delegates."""
+
+# A comma is read as well, where it does not separate targets.
+_SPELLING = re.compile(rf"({_NAME}:{_NAME}(?:[{SEVERAL},]{_NAME}:{_NAME})*)({PASS_CHANGES})")
 
 _CHANGE = re.compile(rf"[+-]{_NAME}")
 
@@ -39,10 +45,11 @@ class Target:
     line, in pytest ids and as the key of reports.
 
     Attributes:
-        backend: its name.
-        recipe: name of the recipe as the backend declares it.
-        passes: what is spelled after it: ``+name`` adds a pass, ``-name`` leaves one of the
-            recipe's own out (:mod:`harness.model.recipe_passes`).
+        backend: its name; the names of several, such as ``metal/xnnpack``, for programs of several
+            delegates.
+        recipe: name of the recipe as the backend declares it; as many as there are backends.
+        passes: what is spelled after it: ``+name`` adds a pass or a setting, ``-name`` leaves one
+            of the recipe's own passes out (:mod:`harness.model.variations`).
     """
 
     backend: str
@@ -62,11 +69,22 @@ class Target:
             raise UnknownTarget(
                 f"target {text!r} is not spelled backend:recipe (for example xnnpack:fp32)"
             )
-        backend, recipe, passes = match.groups()
-        return cls(backend, recipe, tuple(_CHANGE.findall(passes)))
+        spelled, passes = match.groups()
+        pairs = [part.split(":") for part in re.split(f"[{SEVERAL},]", spelled)]
+        backends, recipes = zip(*pairs, strict=True)
+        return cls(SEVERAL.join(backends), SEVERAL.join(recipes), tuple(_CHANGE.findall(passes)))
 
     def __str__(self) -> str:
-        return f"{self.backend}:{self.recipe}{''.join(self.passes)}"
+        if not self.is_mixed:
+            return f"{self.backend}:{self.recipe}{''.join(self.passes)}"
+        pairs = zip(self.backend.split(SEVERAL), self.recipe.split(SEVERAL), strict=True)
+        spelled = SEVERAL.join(f"{backend}:{recipe}" for backend, recipe in pairs)
+        return f"{spelled}{''.join(self.passes)}"
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it names several backends."""
+        return SEVERAL in self.backend
 
     @property
     def base(self) -> Target:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.errors import UsageError
 from harness.model import registry
 from harness.model.case import Case
-from harness.model.recipe_passes import pass_name
+from harness.model.variations.passes import pass_name
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell, Status
 from harness.record.target import ALL_PASSES, Target

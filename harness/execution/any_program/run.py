@@ -22,8 +22,8 @@ from harness.model.backend import Execution
 from harness.model.case import Inputs
 from harness.vendors.executorch import PTEFile
 
-# In order of distance from the vendor's runtime.
-_RUNTIMES = ("native", "reference", "emulated")
+RUNTIMES = ("native", "reference", "emulated")
+"""Kinds of runtimes in order of their distance from the vendor's."""
 
 
 def execute(
@@ -123,7 +123,7 @@ def run_in_this_process(program: bytes, calls: Sequence[Inputs], method: str) ->
     loaders = {delegate: _create_loader(parsed, one) for delegate, one in executors.items()}
     interpreter = Interpreter(parsed, loaders, RuntimeKernels())
     outputs = [interpreter(inputs) for inputs in calls]
-    return Execution(outputs, max(runtimes, key=_RUNTIMES.index))
+    return Execution(outputs, max(runtimes, key=RUNTIMES.index))
 
 
 def _list_delegates(plan: schema.ExecutionPlan) -> list[str]:

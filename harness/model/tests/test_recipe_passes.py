@@ -9,8 +9,8 @@ from harness import Case, Limitation, Status, Target, run_cell
 from harness.errors import UnknownTarget
 from harness.model import registry
 from harness.model.limitation import find_limitation
-from harness.model.recipe_passes import GENERAL, list_known_passes, pass_name
 from harness.model.selection import parse_targets
+from harness.model.variations.passes import GENERAL, list_known_passes, pass_name
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import harness
 from harness.model import registry
+from harness.record.target import SEVERAL
 from harness.session.result_cache import source_tree
 from harness.session.result_cache.imports import ModuleImports, WantedImport, read_imports
 
@@ -84,14 +85,18 @@ class Sources:
     def find_backend_files(self, name: str) -> frozenset[Path]:
         """Return the dependencies of a backend's cells for any case, without the core.
 
+        Args:
+            name: name of a backend, or of several as a target has it.
+
         Raises:
             UnknownTarget: no backend of that name is registered.
         """
         if name not in self._of_backends:
-            where = registry.find_backend_path(name).partition(":")[0]
             found: set[Path] = set()
-            for folder in self._package_of(where):
-                found.update(source_tree.list_files(folder))
+            for part in name.split(SEVERAL):
+                where = registry.find_backend_path(part).partition(":")[0]
+                for folder in self._package_of(where):
+                    found.update(source_tree.list_files(folder))
             self._of_backends[name] = self._closure(sorted(found)) | found
         return self._of_backends[name]
 

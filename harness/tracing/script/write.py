@@ -146,8 +146,8 @@ def _escape(text: str) -> str:
 
 # Modules that a script imports when it uses them, standard library first.
 _STANDARD = """
-base64 contextlib copy importlib.metadata importlib.util io logging math operator shutil subprocess
-sys tempfile warnings zlib
+base64 contextlib copy dataclasses importlib.metadata importlib.util io logging math operator shutil
+subprocess sys tempfile warnings zlib
 """.split()
 _NAMED = (
     ("from collections.abc import Callable", "Callable"),
@@ -212,7 +212,8 @@ def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
     shapes = _dynamic_shapes(cell)
     dynamic = f", dynamic_shapes={shapes}" if shapes else ""
     yield "def export(module):"
-    yield f"    return torch.export.export(module, CALLS[0]{dynamic})\n\n"
+    strict = ", strict=True" if script.strict else ""
+    yield f"    return torch.export.export(module, CALLS[0]{dynamic}{strict})\n\n"
     yield "def make_model():"
     if cell.runner.recipe.quantizer is None:
         yield "    return Model().eval()\n\n"
@@ -234,7 +235,7 @@ def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
     yield "    )\n\n"
     yield "def run(lowered):"
     native = (
-        "program = bytes(lowered.to_executorch().buffer)\n"
+        f"program = bytes(lowered.to_executorch({script.backend_config}).buffer)\n"
         f'return execute(program, CALLS, {script.delegate!r}, Path(__file__).with_suffix(".pte"))'
     )
     yield textwrap.indent((script.run or native).strip(), "    ")

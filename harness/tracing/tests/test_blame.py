@@ -102,7 +102,7 @@ def test_a_pass_that_the_target_adds(
 ) -> None:
     given(HarmlessPass)
     known = KnownPass(f"{__name__}:WrongPass", "doubles")
-    monkeypatch.setattr("harness.model.recipe_passes.GENERAL", {"twice": known})
+    monkeypatch.setattr("harness.model.variations.passes.GENERAL", {"twice": known})
     found = blame_passes(CASE, Target.parse("portable:fp32+twice"))
     assert found.culprits == ("twice",)
 

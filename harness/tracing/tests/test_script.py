@@ -21,7 +21,12 @@ from harness.record.target import Target
 from harness.tracing.script.tensor_text import ScriptTensors, format_literal
 from harness.tracing.script.write import write_script
 
-QUICK = ("portable:fp32", "tosa:fp", "mlx:fp32")
+QUICK = (
+    "portable:fp32",
+    "portable:fp32+strict+preserve_ops+naive_memory+view_copies",
+    "tosa:fp",
+    "mlx:fp32",
+)
 NIGHTLY = (
     "xnnpack:int8",
     "xnnpack:fp32",
@@ -29,6 +34,10 @@ NIGHTLY = (
     "xnnpack:int8_dynamic",
     "tosa:int",
     "tosa:mxfp8_e4m3",
+    "xnnpack:fp32+skip_dim_order+core_aten_exceptions+one_precision+transform_passes",
+    "xnnpack:int8+inline_delegates+unplanned_io+per_op+operator_types",
+    "xnnpack:int8_dynamic+dynamic_partitioner+float_linear",
+    "xnnpack:int8_dynamic+merged_dynamic+symmetric_codes",
     "mlx:int4",
     "mlx:mxfp8",
     "mlx:nvfp4",
@@ -69,7 +78,7 @@ def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
     exported = tester.export().exported
     if recipe.quantizer is not None:
         graph = stages.quantize(exported, eval(script.quantizer, names), tester.built.calls)
-        exported = stages.export(graph, tester.built.inputs)
+        exported = stages.export(graph, tester.built.inputs, strict=script.strict)
         tester.quantize()
     lowered = to_edge_transform_and_lower(
         exported,
@@ -77,7 +86,8 @@ def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
         partitioner=eval(script.partitioners, names),
         compile_config=eval(script.edge_config, names),
     )
-    program = bytes(lowered.to_executorch().buffer)
+    config = eval(script.backend_config, names) if script.backend_config else None
+    program = bytes(lowered.to_executorch(config).buffer)
     assert program == tester.lower().to_executorch().serialize().program
 
 

@@ -83,6 +83,11 @@ def pass_name(made: Any) -> str:
 def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     """Return the recipe of a target with passes.
 
+    Args:
+        recipe: the recipe.
+        target: the target; its added and omitted passes alone, without settings.
+        backend: the backend.
+
     Raises:
         UnknownTarget: a pass to add does not exist, or the recipe has no pass to leave out by that
             name.
@@ -92,11 +97,11 @@ def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
     known = list_known_passes(backend)
     added, dropped = _split_passes(target.passes)
     for name in added:
-        _require_known(name, known, f"there is no pass {name!r} to add to {target.base}")
+        require_known(name, known, f"there is no pass {name!r} to add to {target.base}")
     if dropped - {ALL_PASSES}:
         runs = [pass_name(made) for made in recipe.transform_passes()]
         for name in sorted(dropped - {ALL_PASSES}):
-            _require_known(name, runs, f"{target.base} runs no pass {name!r} before it partitions")
+            require_known(name, runs, f"{target.base} runs no pass {name!r} before it partitions")
 
     def transform_passes() -> list[Any]:
         own = [] if ALL_PASSES in dropped else recipe.transform_passes()
@@ -105,7 +110,6 @@ def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
 
     return replace(
         recipe,
-        name=target.recipe + "".join(target.passes),
         transform_passes=transform_passes,
         added=tuple(known[name] for name in added),
         script=_script(recipe, [known[name] for name in added], dropped),
@@ -136,7 +140,7 @@ def find_pass(name: str, backend: Backend) -> KnownPass:
             raise UnknownTarget(f"{name} cannot be made: {error}") from error
         return known
     known_ones, name = list_known_passes(backend), name.removeprefix("exir.")
-    _require_known(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
+    require_known(name, known_ones, f"there is no pass {name!r} to add to {backend.name}")
     return known_ones[name]
 
 
@@ -145,7 +149,12 @@ def _split_passes(passes: Sequence[str]) -> tuple[list[str], set[str]]:
     return added, {each[1:] for each in passes if each[0] == "-"}
 
 
-def _require_known(name: str, names: Iterable[str], problem: str) -> None:
+def require_known(name: str, names: Iterable[str], problem: str) -> None:
+    """Refuse a name that is not among those known.
+
+    Raises:
+        UnknownTarget: it is not; the message is the problem and the known names.
+    """
     names = sorted(names)
     if name not in names:
         close = get_close_matches(name, names, n=1)

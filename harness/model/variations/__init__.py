@@ -1,0 +1,1 @@
+"""What a target changes in its recipe: graph passes and settings."""
