@@ -124,7 +124,7 @@ return results
 """
 
 
-def make_script(specification: str, **more: str) -> Script:
+def make_script(specification: str, **more: Any) -> Script:
     """Make the script of a recipe for a TOSA specification string."""
     return Script(
         imports=(

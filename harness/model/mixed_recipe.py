@@ -41,7 +41,7 @@ def mix_precisions(models: Sequence[Precision]) -> Precision:
 
 
 def mix_recipes(recipes: Mapping[str, Recipe]) -> Recipe:
-    """Return a recipe that partitions with each recipe's partitioners in turn.
+    """Return a recipe with the partitioners of all, in turn, and the passes of the first.
 
     Args:
         recipes: the recipes by target, in order of preference. At most one may quantize.
@@ -67,7 +67,8 @@ def mix_recipes(recipes: Mapping[str, Recipe]) -> Recipe:
         quantizer=quantized.quantizer,
         quantize_weights=quantized.quantize_weights,
         partitioners=lambda: [made for part in parts for made in part.partitioners()],
-        transform_passes=lambda: [made for part in parts for made in part.transform_passes()],
+        # Those of a later backend would rewrite, also in place, what earlier ones look for.
+        transform_passes=parts[0].transform_passes,
         edge_config=lambda: _mix_edge_configs([part.edge_config() for part in parts]),
         unsupported=_find_first([part.unsupported for part in parts]),
         encodings=quantized.encodings,

@@ -1,1 +1,1 @@
-"""Programs of other suites with settings of lowering: export, edge dialect, partitioner, emission."""
+"""Programs of other suites with settings of lowering."""

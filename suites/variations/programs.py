@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness import Case
+from harness.model.limitation import find_limitation
 from harness.model.variations.covering import add_settings, cover_pairs
 from harness.record.target import Target
 from suites.ops import (
@@ -27,8 +28,11 @@ from suites.ops import (
     reduce,
     shape,
 )
+from suites.ops.limitations import LIMITATIONS as OPS_LIMITATIONS
 from suites.quant import conv as int_conv, joined, linear
+from suites.quant.limitations import LIMITATIONS as QUANT_LIMITATIONS
 from suites.quick import cases as quick
+from suites.quick.limitations import LIMITATIONS as QUICK_LIMITATIONS
 
 FLOAT_PROGRAMS = """
 convolution/2d convolution/2d_channels_last convolution/2d_then_relu convolution/transposed_2d
@@ -96,16 +100,26 @@ _SUITES = (activation, binary, conv, create, dynamic, index, matmul, norm, pool,
            int_conv, joined, linear, quick)  # fmt: skip
 _BY_NAME = {case.name: case for suite in _SUITES for case in suite.CASES}
 
+_LIMITATIONS = (*OPS_LIMITATIONS, *QUANT_LIMITATIONS, *QUICK_LIMITATIONS)
+
 PLAIN_SHARE = 25
 """A plain run has one of this many cells."""
 
 
-def _vary(programs: Sequence[str], targets: Iterable[str]) -> dict[str, list[Target]]:
+def list_programs(target: Target) -> list[str]:
+    """Return the programs that have no limitation on a target."""
+    programs = INTEGER_PROGRAMS if target.recipe.startswith("int") else FLOAT_PROGRAMS
+    return [
+        name for name in programs if find_limitation(_LIMITATIONS, _BY_NAME[name], target) is None
+    ]
+
+
+def _vary(targets: Iterable[str]) -> dict[str, list[Target]]:
     """Return the varied targets of each program."""
-    found: dict[str, list[Target]] = {name: [] for name in programs}
+    found: dict[str, list[Target]] = {name: [] for name in (*FLOAT_PROGRAMS, *INTEGER_PROGRAMS)}
     for text in targets:
         target = Target.parse(text)
-        factors = [programs, *(("", *names) for names in CHOICES[text].values())]
+        factors = [list_programs(target), *(("", *names) for names in CHOICES[text].values())]
         for program, *row in cover_pairs(factors):
             names = [name for name in row if name]
             if names:
@@ -114,11 +128,8 @@ def _vary(programs: Sequence[str], targets: Iterable[str]) -> dict[str, list[Tar
 
 
 def _make_cases() -> list[Case]:
-    integers = [text for text in CHOICES if ":int" in text]
-    varied = _vary(FLOAT_PROGRAMS, [text for text in CHOICES if text not in integers])
-    varied |= _vary(INTEGER_PROGRAMS, integers)
     cases, number = [], 0
-    for name, targets in varied.items():
+    for name, targets in _vary(CHOICES).items():
         spelled = [str(target) for target in targets]
         plain = [text for place, text in enumerate(spelled, number) if place % PLAIN_SHARE == 0]
         number += len(spelled)

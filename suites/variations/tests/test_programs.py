@@ -8,7 +8,7 @@ import pytest
 
 from harness.model.variations.covering import list_choices
 from harness.record.target import Target
-from suites.variations.programs import CASES, CHOICES, FLOAT_PROGRAMS, INTEGER_PROGRAMS
+from suites.variations.programs import CASES, CHOICES, list_programs
 
 _ROWS = [
     (case.name.removeprefix("varied/"), Target.parse(text))
@@ -25,7 +25,7 @@ def test_the_choices_of_a_target_are_those_that_its_backend_offers(text: str) ->
 
 @pytest.mark.parametrize("text", CHOICES)
 def test_no_pair_of_settings_is_untried(text: str) -> None:
-    programs = INTEGER_PROGRAMS if ":int" in text else FLOAT_PROGRAMS
+    programs = list_programs(Target.parse(text))
     rows = [
         {name, *(each[1:] for each in target.passes)}
         for name, target in _ROWS

@@ -1,0 +1,1 @@
+"""Programs of several delegates: of one backend, of two, and inside control flow."""
