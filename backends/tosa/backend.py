@@ -119,7 +119,7 @@ if "executorch_call_delegate" not in module.code:
 results = []
 with TosaReferenceModelDispatch():
     for call in CALLS:
-        results.append(returned(module, call, CHANGED))
+        results.append(call_model(module, call, CHANGED))
 return results
 """
 

@@ -19,10 +19,10 @@ LIMITATIONS: list[Limitation] = [
     replace(_CONVOLUTION, target="metal:fp32/xnnpack:fp32"),
     *(
         Limitation(
-            "delegates/branches*",
-            target,
-            "Inductor reads the predicate of torch.cond with aoti_torch_item_bool, which the Metal "
-            "runtime does not have (backends/apple/metal/runtime/shims).",
+            case="delegates/branches*",
+            target=target,
+            reason="Inductor reads the predicate of torch.cond with aoti_torch_item_bool, which "
+            "the Metal runtime does not have (backends/apple/metal/runtime/shims).",
             stage="lower",
             error="aoti_torch_item_bool: is not in",
         )
@@ -34,21 +34,23 @@ LIMITATIONS: list[Limitation] = [
         )
     ),
     Limitation(
-        "delegates/branches_of_layers",
-        "xnnpack:fp32",
-        "XnnpackPartitioner asks to keep linear undecomposed also in branches, but makes partitions "
-        "of the outer graph only. to_edge_transform_and_lower refuses the linear that is left.",
+        case="delegates/branches_of_layers",
+        target="xnnpack:fp32",
+        reason="XnnpackPartitioner asks to keep linear undecomposed also in branches, but makes "
+        "partitions of the outer graph only. to_edge_transform_and_lower refuses the "
+        "linear that is left.",
         link=_UPSTREAM + "exir/program/_program.py",
         stage="lower",
         error="was not decomposed or delegated",
     ),
     *(
         Limitation(
-            "delegates/branches_of_layers",
-            target,
-            "RewriteConvPass._rewrite_weight permutes the weight of a linear layer at compile time. "
-            "In a branch, where a weight is an operand, _resolve_control_flow_constant finds a "
-            "call in front of the condition instead of the parameter.",
+            case="delegates/branches_of_layers",
+            target=target,
+            reason="RewriteConvPass._rewrite_weight permutes the weight of a linear layer at "
+            "compile time. In a branch, where a weight is an operand, "
+            "_resolve_control_flow_constant finds a call in front of the condition "
+            "instead of the parameter.",
             link=_UPSTREAM + "backends/arm/_passes/rewrite_conv_pass.py",
             stage="lower",
             error="unsupported param type, call_function",

@@ -6,12 +6,20 @@ from harness import Limitation
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
-        "varied/permute_copy_to_channels_last_and_back",
-        "tosa:fp+*skip_dim_order*",
-        "Without dim orders, a number becomes a constant tensor by aten._to_copy, and its fake "
-        "tensor keeps its value. MatchArgRanksPass reshapes it with tosa.RESHAPE; torch computes "
-        "operators on constants for real, and RESHAPE has no kernel.",
+        case="varied/permute_copy_to_channels_last_and_back",
+        target="tosa:fp+*skip_dim_order*",
+        reason="Without dim orders, a number becomes a constant tensor by aten._to_copy, and its "
+        "fake tensor keeps its value. MatchArgRanksPass reshapes it with tosa.RESHAPE; "
+        "torch computes operators on constants for real, and RESHAPE has no kernel.",
         stage="lower",
         error="could not find kernel for tosa.RESHAPE",
+    ),
+    Limitation(
+        case="varied/nonzero_masked_select",
+        target="metal:fp32+*core_aten_exceptions*",
+        reason="MetalPartitioner delegates masked_select, whose size depends on data. Inductor "
+        "makes symbols for it that no output of the partition has, and refuses the partition.",
+        stage="lower",
+        error="PendingUnbackedSymbolNotFound",
     ),
 ]

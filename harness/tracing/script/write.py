@@ -223,7 +223,7 @@ def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
         yield "    module = exported.module(check_guards=False)"
         yield f"    prepared = prepare_pt2e(module, {script.quantizer})"
         yield f"    for call in CALLS[:{number}]:"
-        yield "        find_weight_preparation(*call)"
+        yield "        prepared(*call)"
         yield "    return convert_pt2e(prepared)\n\n"
     yield "def lower(model):"
     yield "    return to_edge_transform_and_lower("

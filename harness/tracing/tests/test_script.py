@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
+import dis
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -36,7 +40,7 @@ NIGHTLY = (
     "tosa:mxfp8_e4m3",
     "xnnpack:fp32+skip_dim_order+core_aten_exceptions+one_precision+transform_passes",
     "xnnpack:int8+inline_delegates+unplanned_io+per_op+operator_types",
-    "xnnpack:int8_dynamic+dynamic_partitioner+float_linear",
+    "xnnpack:int8_dynamic+dynamic_partitioner+layer_types",
     "xnnpack:int8_dynamic+merged_dynamic+symmetric_codes",
     "mlx:int4",
     "mlx:mxfp8",
@@ -70,7 +74,11 @@ def test_a_script_lowers_to_the_bytes_of_its_recipe(target: str) -> None:
     recipe = tester.recipe
     script = recipe.script
     assert script is not None
-    names: dict[str, Any] = {"EdgeCompileConfig": EdgeCompileConfig, "torch": torch}
+    names: dict[str, Any] = {
+        "EdgeCompileConfig": EdgeCompileConfig,
+        "dataclasses": dataclasses,
+        "torch": torch,
+    }
     exec(script.preamble.replace("from __future__ import annotations", ""), names)
     exec("\n".join(script.imports), names)
     if recipe.quantize_weights is not None:
@@ -167,7 +175,39 @@ def test_a_script_of_a_fixed_defect_reports_that_it_is_gone(
     if code == 2:
         assert "the runtime has no MLXBackend; the program is in" in ended.stdout
         assert path.with_suffix(".pte").exists()
-        assert "executed with mlx.core" in path.read_text()
+        assert "executed with mlx.core" in " ".join(path.read_text().split())
+
+
+def list_undefined_names(source: str) -> set[str]:
+    """The global names that a module or its functions read, and that it does not define."""
+
+    def read(code: CodeType) -> Iterator[str]:
+        for instruction in dis.get_instructions(code):
+            if instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+                yield instruction.argval
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                yield from read(constant)
+
+    defined = set(dir(builtins)) | {"__name__", "__file__"}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            defined |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return set(read(compile(source, "script", "exec"))) - defined
+
+
+@pytest.mark.parametrize(
+    "target", ["xnnpack:int8", "tosa:fp", "tosa:int+io", "xnnpack:fp32+unplanned_io"]
+)
+def test_a_script_defines_the_names_that_it_uses(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "names.py"
+    write_script(path, LAYER, target)
+    assert not list_undefined_names(path.read_text())
+    assert list_undefined_names("def f():\n    return [missing(x) for x in y]") == {"missing", "y"}
 
 
 @pytest.mark.nightly
