@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from backends.xnnpack.quantization import DYNAMIC, STATIC, make_quantizer
+from backends.xnnpack import weights
+from backends.xnnpack.precision import DYNAMIC, FLOAT32, INT4, STATIC
+from backends.xnnpack.quantization import make_quantizer
 from backends.xnnpack.settings import SETTINGS
 from harness import Inputs
 from harness.backend_api import (
     Availability,
     Execution,
     KnownPass,
-    Precision,
     Recipe,
     Script,
     find_calibration_problem,
@@ -107,6 +108,26 @@ def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
     )
 
 
+def _make_weight_recipe(format_: weights.XnnpackWeightFormat) -> Recipe:
+    """Make a recipe with int4 weights; cases without suitable ones are unsupported."""
+    script = replace(
+        _make_dynamic_script(),
+        imports=(*_make_dynamic_script().imports, "import torchao.quantization  # operators"),
+        quantizer="",
+    )
+    return Recipe(
+        format_.name,
+        INT4,
+        quantize_weights=format_,
+        partitioners=make_dynamic_partitioners,
+        unsupported=format_.unsupported,
+        require_delegation=True,
+        verify=format_.verify,
+        explain=explain,
+        script=script,
+    )
+
+
 class Xnnpack:
     """Runs whole programs natively; fallback nodes run on portable kernels."""
 
@@ -121,7 +142,7 @@ class Xnnpack:
     }
     recipes = {
         "fp32": Recipe(
-            "fp32", Precision(), partitioners=make_partitioners, explain=explain, script=SCRIPT
+            "fp32", FLOAT32, partitioners=make_partitioners, explain=explain, script=SCRIPT
         ),
         "int8": _make_static_recipe("int8", per_channel=True),
         "int8_per_tensor": _make_static_recipe("int8_per_tensor", per_channel=False),
@@ -133,6 +154,8 @@ class Xnnpack:
             explain=explain,
             script=_make_dynamic_script(),
         ),
+        "int4": _make_weight_recipe(weights.INT4),
+        "int4_per_channel": _make_weight_recipe(weights.INT4_PER_CHANNEL),
     }
 
     def availability(self) -> Availability:

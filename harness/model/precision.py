@@ -30,6 +30,8 @@ class Precision:
         division_roundings: roundings in a division (2 for reciprocal and multiply).
         block_roundings: error, in ``u``, of each term of ``codes * scale + offset`` in a weight
             that is quantized in blocks; common to a block.
+        scale_roundings: error, in ``u``, of the scale of such a block, code and offset alike, where
+            a target stores scales in a coarser dtype.
         float32_sums: operations, by ATen name, that accumulate in float32 whatever their dtype and
             round once; a compound one stands for the sums that it is made of.
         running_means: variances are taken around a running mean (Welford): each element's
@@ -44,6 +46,7 @@ class Precision:
     argument_roundings: float = 1.0
     division_roundings: float = 1.0
     block_roundings: float = 1.0
+    scale_roundings: float = 0.0
     float32_sums: frozenset[str] = frozenset()
     running_means: bool = False
     step: float = 1.0

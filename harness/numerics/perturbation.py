@@ -28,6 +28,7 @@ from harness.numerics.error_model.rules import RoundingKind
 from harness.numerics.error_model.terms import Args, Kwargs, is_inexact
 from harness.numerics.formats.block_scaled import MxProduct
 from harness.numerics.formats.dequantize import BlockQuantizedTensor
+from harness.numerics.formats.quantization_steps import find_ties, is_scaled_by_row
 from harness.numerics.kernels.products import compute
 from harness.numerics.operators import Operator
 from harness.numerics.perturbed_sums import PerturbedSums
@@ -192,6 +193,9 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
             return out  # the program quantizes its input with the same operator and scale
         low, high = _get_code_range(name, args)
         steps = self._draw_steps(out.shape)
+        if is_affine and self.invariant.contains(args[0]) and is_scaled_by_row(args[0], args[1]):
+            # The target chooses the same scale, from the same row.
+            steps *= find_ties(args[0], args[2], out, (low, high))
         return (out.double() + steps).clamp_(low, high).round_().to(out.dtype)
 
     def dequantize(self, blocks: BlockQuantizedTensor) -> torch.Tensor:
@@ -202,9 +206,19 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
                 self.noise.perturb_copy(part, rounding) for part in (blocks.scale, blocks.offset)
             )
             blocks = replace(blocks, scale=scale, offset=offset)
+        if self.precision.scale_roundings:
+            blocks = self._perturb_scales(blocks)
         values = blocks.values()
         self.noise.perturb(values, factor=self.unit)
         return values
+
+    def _perturb_scales(self, blocks: BlockQuantizedTensor) -> BlockQuantizedTensor:
+        """Perturb the scale of each block: the same factor for codes and offset."""
+        rounding = self.precision.scale_roundings * self.unit
+        scale = self.noise.perturb_copy(blocks.scale, rounding)
+        factor = torch.where(blocks.scale == 0, 1.0, scale / blocks.scale)
+        offset = None if blocks.offset is None else blocks.offset * factor
+        return replace(blocks, scale=scale, offset=offset)
 
     def encode(self, func: Any, product: MxProduct) -> torch.Tensor:
         """Encode, and perturb by a step the elements that noise may encode differently."""

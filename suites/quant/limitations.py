@@ -65,6 +65,26 @@ LIMITATIONS: list[Limitation] = [
         error="invalid index of a 0-dim tensor",
     ),
     Limitation(
+        target="xnnpack:int4|xnnpack:int4_per_channel",
+        case="int4_linear/1d",
+        reason="is_per_channel_group reads the second size of a block, and the block of a 1-D "
+        "activation has one. Workaround: `unsqueeze(0)` before the layer.",
+        link=_XNNPACK + "utils/quant_utils.py",
+        stage="lower",
+        error="list index out of range",
+    ),
+    Limitation(
+        target="xnnpack:int4_per_channel",
+        case="int4_linear/odd_columns",
+        reason="LinearConfig claims a layer whose weight has one scale a row for any number of "
+        "columns, and QuantParams treats the row as one group. NodeVisitor.get_per_channel_dtype "
+        "stores it in groups, whose size must be a multiple of 32. Workaround: pad the columns, or "
+        "leave the layer in float.",
+        link=_XNNPACK + "operators/node_visitor.py",
+        stage="lower",
+        error="requires group_size to be a multiple of 32",
+    ),
+    Limitation(
         target="tosa:int",
         case="int_conv2d/same_even_kernel_relu",
         reason="The convolution is decomposed after quantization, so its pad has no quantize "

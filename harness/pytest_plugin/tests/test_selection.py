@@ -74,6 +74,7 @@ def _spelled(*texts: str) -> list[str]:
 def test_patterns_and_words_name_targets() -> None:
     assert _spelled("xnnpack:*") == [
         "xnnpack:fp32", "xnnpack:int8", "xnnpack:int8_per_tensor", "xnnpack:int8_dynamic",
+        "xnnpack:int4", "xnnpack:int4_per_channel",
     ]  # fmt: skip
     assert _spelled("*:fp32") == ["portable:fp32", "xnnpack:fp32", "mlx:fp32", "metal:fp32"]
     assert _spelled("tosa:mxfp8*") == ["tosa:mxfp8_e4m3", "tosa:mxfp8_e5m2"]

@@ -36,6 +36,7 @@ NIGHTLY = (
     "xnnpack:fp32",
     "xnnpack:int8_per_tensor",
     "xnnpack:int8_dynamic",
+    "xnnpack:int4",
     "tosa:int",
     "tosa:mxfp8_e4m3",
     "xnnpack:fp32+skip_dim_order+core_aten_exceptions+one_precision+transform_passes",

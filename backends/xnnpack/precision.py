@@ -1,0 +1,33 @@
+"""How XNNPACK's kernels round, from their sources."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.backend_api import Precision
+
+# Integer kernels accumulate exactly. They requantize by a float32 scale and round half to even, as
+# the graph does from float32 values (qs8 and qc8w gemm, dwconv and vmul, "fp32" in
+# src/microparams-init.c and src/qs8-vmul), or by an integer factor of 21 bits and round half up
+# (xnn_init_qs8_add_minmax_*_params): near a tie the result is the neighbouring step. A bias is
+# rounded to the accumulator's unit (QuantParams.from_bias), far below a step. Source: XNNPACK
+# 92a7ad50, pinned by executorch's main in August 2026. A factor of 2 needs 16 perturbed runs: with
+# 8, the estimated spread of one element in thousands is half the true one.
+STATIC = Precision(safety=2.0, samples=16)
+
+# The kernels choose scale and zero point for each row, or each image of a convolution
+# (xnn_compute_f32_qx8_convert in src/operator-run.c; QuantParams._from_dynamic_input_node); the
+# graph chooses one for the tensor. A row's range is within the tensor's, so both codes are within
+# half a step of the tensor's, and at most a step apart. Every element errs, not only those near a
+# tie, so the spread needs more runs and a factor of 4.
+DYNAMIC = Precision(samples=16)
+
+# The delegate stores the scale of each group of a 4-bit weight, and of a row, in bfloat16
+# (NodeVisitor.get_quant_params in operators/node_visitor.py): 2^15 units of float32, common to the
+# group. A module may bring such weights to the float recipe.
+FLOAT32 = Precision(scale_roundings=2.0**15)
+
+# A row's int8 codes are the graph's, except at ties: both choose a scale for each row
+# (xnn_compute_f32_qx8_convert in src/operator-run.c). Groups are summed in integers, scaled, and
+# added in float32 (qd8-f32-qb4w-gemm). The float layers of a model need the factor of 4.
+INT4 = replace(DYNAMIC, scale_roundings=FLOAT32.scale_roundings)
