@@ -41,6 +41,7 @@ def test_a_bound_allows_scales_in_bfloat16_and_no_step_of_the_input() -> None:
         assert bound is not None
         return bound
 
-    # A step of the input is 100 times the last bound. Of 96 products of a weight below 0.1, a value below 4 and an error of 2^-9 of it.
+    # 96 products of a weight below 0.1 and a value below 4, and an error of 2^-9 of each. A step of
+    # the input would be a hundred times the last bound.
     assert 1e-4 < float(find_bound(2.0**15).mean()) < 4 * 96**0.5 * 0.4 * 2**-9
     assert float(find_bound(0.0).mean()) < 1e-4
