@@ -43,6 +43,17 @@ class Between(nn.Module):
         return self.last(self.first(x).erf())
 
 
+class Chain(nn.Module):
+    """Layers of different sizes, so that no two delegates of a backend are alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(16, 24), nn.Linear(24, 8), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.second(self.first(x).erf()).erf())
+
+
 class Interleaved(nn.Module):
     """Two chains that need each other in turn.
 
@@ -165,6 +176,7 @@ def _case(
 
 CASES = [
     _case("between", Between, 4, 16),
+    _case("chain", Chain, 4, 16),
     _case("interleaved", Interleaved, 4, 16),
     _case("diamond", Diamond, 4, 16),
     _case("shared_weight", SharedWeight, 4, 16),
