@@ -24,6 +24,7 @@ from executorch.exir.backend.partitioner import Partitioner
 from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions
+from harness.execution.operators import register_operators
 from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
 from harness.pipeline.reference.calls import find_written_buffers
@@ -284,6 +285,9 @@ def to_executorch(
     lowered: EdgeProgramManager, config: ExecutorchBackendConfig | None = None
 ) -> ExecutorchProgramManager:
     """Plan memory and emit the execution plan."""
+    # Emission looks up out variants. Without this, those of quantization exist only in processes
+    # where some earlier cell has loaded them.
+    register_operators()
     return lowered.to_executorch(config or ExecutorchBackendConfig())
 
 
