@@ -23,6 +23,7 @@ from harness.numerics.error_model.rules import Rule, base_name, get_rule
 from harness.numerics.error_model.terms import Args, Kwargs
 from harness.numerics.formats.semantics import DEFAULT_EPSILON
 from harness.numerics.large_tensors import attention
+from harness.numerics.llm_operators import COMPOSITIONS
 from harness.vendors.torch import (
     DispatchKey,
     _maybe_get_opdef,
@@ -153,6 +154,9 @@ def _list_ways(func: Any, name: str, rule: Rule) -> Iterator[Way]:
         if name.startswith(begins):
             yield way
             return
+    if (composition := COMPOSITIONS.get(func._schema.name)) is not None:
+        yield functools.partial(_run_custom_function, composition)
+        return
     custom = None if is_mutable or func.namespace == "prims" else _maybe_get_opdef(func)
     if custom is not None:
         yield functools.partial(_run_custom_function, custom._init_fn)
@@ -203,7 +207,7 @@ def _choose_qparams(mode: OperatorMode, operator: Operator, args: Args, kwargs: 
 def _run_custom_function(
     function: Callable[..., Any], mode: OperatorMode, operator: Operator, args: Args, kwargs: Kwargs
 ) -> Any:
-    """Run a custom operator's Python code, which defines its meaning, but not the dtypes in which a
+    """Run Python code that defines the meaning of a custom operator, but not the dtypes in which a
     target computes it."""
     outer, mode.is_custom = mode.is_custom, True
     try:
