@@ -25,18 +25,19 @@ def _attend(
     is_causal: bool,
     scale: float | None,
 ) -> torch.Tensor:
-    """Attention of tokens at ``start`` to all tokens up to their end.
+    """Attention of tokens at ``start`` to all tokens up to their end, or as many as a mask has.
 
     Args:
         query: of shape (batch, heads, tokens, head size).
         key: of shape (batch, key heads, capacity, head size); the heads share its heads in turn.
         value: as ``key``.
         start: position of the first token.
-        mask: added to scores, of shape (tokens, tokens so far); None for none.
+        mask: added to scores, of shape (tokens, capacity); None for none.
         is_causal: attend only to a token itself and those before.
         scale: factor of scores; None for one over the root of the head size.
     """
-    tokens, end = query.shape[2], start + query.shape[2]
+    tokens = query.shape[2]
+    end = start + tokens if mask is None else mask.shape[1]
     repeats = query.shape[1] // key.shape[1]
     key = key.narrow(2, 0, end).repeat_interleave(repeats, 1)
     value = value.narrow(2, 0, end).repeat_interleave(repeats, 1)

@@ -1,0 +1,1 @@
+"""Operators and models of ``executorch.extension.llm`` and ``executorch.kernels.quantized``."""
