@@ -1,8 +1,9 @@
-"""Operators of ``executorch.extension.llm.custom_ops`` as compositions of ATen's.
+"""Operators of ExecuTorch's LLM extension and its quantized embeddings as compositions of ATen's.
 
-They are written in C++ without a decomposition. The oracle runs these functions instead; each takes
-the arguments of its operator. Source: ``extension/llm/custom_ops`` of executorch 1.5.1
-(``op_sdpa.cpp``, ``op_update_cache.cpp``, ``op_fast_hadamard_transform.cpp`` and the tests there).
+They are opaque to dispatch modes, or refuse float64. The oracle runs these functions instead; each
+takes the arguments of its operator. Sources, executorch 1.5.1: ``extension/llm/custom_ops``
+(``op_sdpa.cpp``, ``op_update_cache.cpp``, ``op_fast_hadamard_transform.cpp`` and the tests there);
+``exir/passes/_quant_patterns_and_replacements.py`` for embeddings.
 
 ``quantized_moe_ffn`` is missing: its packed weights have no published layout.
 """
@@ -187,7 +188,56 @@ def gated_delta_rule(
     return torch.stack(outputs, 2), state
 
 
+def _embed(
+    bits: int,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    zero_points: torch.Tensor | None,
+    indices: torch.Tensor,
+) -> torch.Tensor:
+    """Decode the rows that are looked up.
+
+    Args:
+        bits: of a code; codes of fewer than 8 bits are packed into bytes and are unsigned.
+        weight: codes, of shape (rows, bytes).
+        scales: of shape (rows,), or (rows, groups) for equal groups of a row.
+        zero_points: as ``scales``; None for zero.
+        indices: rows to look up, of any shape.
+    """
+    codes = weight[indices].to(torch.int32)
+    if bits == 4:  # the first code of a byte is in the high bits
+        codes = torch.stack([codes // 16, codes % 16], -1).flatten(-2) - 8
+    elif bits == 2:  # the first code of a byte is in the low bits
+        codes = torch.stack([codes // 4**place % 4 for place in range(4)], -1).flatten(-2) - 2
+    groups = scales.shape[1] if scales.dim() == 2 else 1
+    rows = codes.unflatten(-1, (groups, -1))
+    step = scales[indices].reshape(*indices.shape, groups, 1)
+    if zero_points is not None:
+        zero = zero_points[indices].reshape(*indices.shape, groups, 1)
+        return ((rows - zero) * step).flatten(-2)
+    return (rows * step).flatten(-2)
+
+
+def _make_embedding(bits: int) -> Callable[..., torch.Tensor]:
+    def embedding(
+        weight: torch.Tensor,
+        weight_scales: torch.Tensor,
+        weight_zero_points: torch.Tensor | None,
+        weight_quant_min: int,
+        weight_quant_max: int,
+        indices: torch.Tensor,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> torch.Tensor:
+        return _embed(bits, weight, weight_scales, weight_zero_points, indices)
+
+    return embedding
+
+
 COMPOSITIONS: Mapping[str, Callable[..., Any]] = {
+    f"quantized_decomposed::embedding_{name}": _make_embedding(bits)
+    for name, bits in (("byte", 8), ("4bit", 4), ("2bit", 2))
+} | {
     f"llama::{name}": function
     for name, function in {
         "custom_sdpa": custom_sdpa,
