@@ -63,7 +63,8 @@ def custom_sdpa(
 ) -> torch.Tensor:
     """Attention to caches; all tensors are of shape (batch, tokens, heads, head size)."""
     heads_first = (each.transpose(1, 2) for each in (query, key, value))
-    return _attend(*heads_first, start_pos, attn_mask, is_causal, scale).transpose(1, 2)
+    found = _attend(*heads_first, start_pos, attn_mask, is_causal, scale)
+    return found.transpose(1, 2).contiguous()
 
 
 def update_cache(value: torch.Tensor, cache: torch.Tensor, start_pos: int) -> torch.Tensor:
@@ -138,7 +139,7 @@ def custom_quantized_sdpa(
         rows = (codes.to(torch.float32) - zero.to(torch.float32)) * step
         decoded.append(rows if is_heads_first else rows.transpose(1, 2))
     result = _attend(*decoded, start_pos, attn_mask, is_causal, scale)
-    return result if is_heads_first else result.transpose(1, 2)
+    return result if is_heads_first else result.transpose(1, 2).contiguous()
 
 
 def fast_hadamard_transform(mat: torch.Tensor) -> torch.Tensor:
@@ -162,7 +163,7 @@ def gated_delta_rule(
     beta: torch.Tensor,
     initial_state: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gated delta rule, token by token.
+    """The gated delta rule, token by token. A kernel that takes many tokens at once rounds otherwise.
 
     Args:
         query: of shape (batch, heads, tokens, key size).

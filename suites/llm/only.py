@@ -10,8 +10,6 @@ TARGETS = "portable:fp32|xnnpack:fp32"
 
 def load_operators() -> None:
     """Register ``llama::*`` and ``quantized_decomposed::*`` with torch and with the runtime."""
-    import executorch.kernels.quantized
-    import torch.ao.quantization.fx._decomposed
     from executorch.exir.passes import _quant_patterns_and_replacements
     from executorch.extension.llm.custom_ops import custom_ops
 
