@@ -82,7 +82,7 @@ def update_cache_with_indices(
     return value.new_zeros(1)
 
 
-def sdpa_with_kv_cache(
+def sdpa_with_kv_cache(  # noqa: PLR0913  (the arguments of the operator)
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -163,7 +163,7 @@ def gated_delta_rule(
     beta: torch.Tensor,
     initial_state: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gated delta rule, token by token. A kernel that takes many tokens at once rounds otherwise.
+    """The gated delta rule, token by token; a kernel that takes many at once rounds otherwise.
 
     Args:
         query: of shape (batch, heads, tokens, key size).
