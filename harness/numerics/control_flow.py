@@ -1,4 +1,5 @@
-"""Run control flow operators (cond, while_loop, map, scan, ...) eagerly, never compiled.
+"""Run control flow operators (cond, while_loop, map, scan, ...) and calls of functionalized
+operators eagerly, never compiled.
 
 Outside of an export they compile themselves with Dynamo, which does not know our modes, and which
 remembers failures.
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.vendors.torch import DispatchKey, HigherOrderOperator
+from harness.vendors.torch import DispatchKey, HigherOrderOperator, OpOverload
 
 _DENSE = DispatchKey.CompositeExplicitAutograd
 
@@ -53,6 +54,11 @@ def run_dense(
     kernel = operator.py_kernels.get(_DENSE)
     if kernel is None:
         raise NotImplementedError(f"operator {operator} has no kernel to run eagerly")
+
+    if any(isinstance(each, OpOverload) for each in args):
+        # It calls an operator that writes to its arguments, on copies of them.
+        with running():
+            return kernel(*args, **kwargs)
 
     def under_mode(function: Any) -> Any:
         if not callable(function):
