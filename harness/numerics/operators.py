@@ -21,9 +21,9 @@ from harness.numerics.error_model.discontinuities import DiscontinuityMode
 from harness.numerics.error_model.ranges import Interval
 from harness.numerics.error_model.rules import Rule, base_name, get_rule
 from harness.numerics.error_model.terms import Args, Kwargs
+from harness.numerics.formats.llm_operators import COMPOSITIONS
 from harness.numerics.formats.semantics import DEFAULT_EPSILON
 from harness.numerics.large_tensors import attention
-from harness.numerics.llm_operators import COMPOSITIONS
 from harness.vendors.torch import (
     DispatchKey,
     _maybe_get_opdef,

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from harness.numerics.llm_operators import COMPOSITIONS
+from harness.numerics.formats.llm_operators import COMPOSITIONS
 from harness.numerics.operators import get_operator
 
 
 @pytest.fixture(scope="module", autouse=True)
 def operators() -> None:
-    from executorch.exir.passes import _quant_patterns_and_replacements
+    import executorch.exir.passes
     from executorch.extension.llm.custom_ops import custom_ops
 
-    del _quant_patterns_and_replacements, custom_ops
+    del custom_ops, executorch
     torch.manual_seed(0)
 
 

@@ -10,6 +10,7 @@ takes the arguments of its operator. Sources, executorch 1.5.1: ``extension/llm/
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -62,8 +63,8 @@ def custom_sdpa(
     scale: float | None = None,
 ) -> torch.Tensor:
     """Attention to caches; all tensors are of shape (batch, tokens, heads, head size)."""
-    heads_first = (each.transpose(1, 2) for each in (query, key, value))
-    found = _attend(*heads_first, start_pos, attn_mask, is_causal, scale)
+    query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+    found = _attend(query, key, value, start_pos, attn_mask, is_causal, scale)
     return found.transpose(1, 2).contiguous()
 
 
@@ -138,7 +139,7 @@ def custom_quantized_sdpa(
         zero, step = given[f"{name}_zero_points"], given[f"{name}_scales"]
         rows = (codes.to(torch.float32) - zero.to(torch.float32)) * step
         decoded.append(rows if is_heads_first else rows.transpose(1, 2))
-    result = _attend(*decoded, start_pos, attn_mask, is_causal, scale)
+    result = _attend(decoded[0], decoded[1], decoded[2], start_pos, attn_mask, is_causal, scale)
     return result if is_heads_first else result.transpose(1, 2).contiguous()
 
 
@@ -194,7 +195,11 @@ def _embed(
     weight: torch.Tensor,
     scales: torch.Tensor,
     zero_points: torch.Tensor | None,
+    lowest: int,
+    highest: int,
     indices: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """Decode the rows that are looked up.
 
@@ -203,7 +208,10 @@ def _embed(
         weight: codes, of shape (rows, bytes).
         scales: of shape (rows,), or (rows, groups) for equal groups of a row.
         zero_points: as ``scales``; None for zero.
+        lowest: the lowest code.
+        highest: the highest code.
         indices: rows to look up, of any shape.
+        dtype: of the result, which the oracle knows.
     """
     codes = weight[indices].to(torch.int32)
     if bits == 4:  # the first code of a byte is in the high bits
@@ -211,44 +219,25 @@ def _embed(
     elif bits == 2:  # the first code of a byte is in the low bits
         codes = torch.stack([codes // 4**place % 4 for place in range(4)], -1).flatten(-2) - 2
     groups = scales.shape[1] if scales.dim() == 2 else 1
-    rows = codes.unflatten(-1, (groups, -1))
+    rows = codes.reshape(*indices.shape, groups, -1)
     step = scales[indices].reshape(*indices.shape, groups, 1)
     if zero_points is not None:
         zero = zero_points[indices].reshape(*indices.shape, groups, 1)
-        return ((rows - zero) * step).flatten(-2)
-    return (rows * step).flatten(-2)
-
-
-def _make_embedding(bits: int) -> Callable[..., torch.Tensor]:
-    def embedding(
-        weight: torch.Tensor,
-        weight_scales: torch.Tensor,
-        weight_zero_points: torch.Tensor | None,
-        weight_quant_min: int,
-        weight_quant_max: int,
-        indices: torch.Tensor,
-        *,
-        dtype: torch.dtype | None = None,
-    ) -> torch.Tensor:
-        return _embed(bits, weight, weight_scales, weight_zero_points, indices)
-
-    return embedding
+        rows = rows - zero
+    return torch.flatten(rows * step, -2)
 
 
 COMPOSITIONS: Mapping[str, Callable[..., Any]] = {
-    f"quantized_decomposed::embedding_{name}": _make_embedding(bits)
-    for name, bits in (("byte", 8), ("4bit", 4), ("2bit", 2))
-} | {
-    f"llama::{name}": function
-    for name, function in {
-        "custom_sdpa": custom_sdpa,
-        "custom_quantized_sdpa": custom_quantized_sdpa,
-        "sdpa_with_kv_cache": sdpa_with_kv_cache,
-        "update_cache": update_cache,
-        "update_cache_with_indices": update_cache_with_indices,
-        "fast_hadamard_transform": fast_hadamard_transform,
-        "gated_delta_rule": gated_delta_rule,
-        "channelwise_gated_delta_rule": gated_delta_rule,
-    }.items()
+    "quantized_decomposed::embedding_byte": functools.partial(_embed, 8),
+    "quantized_decomposed::embedding_4bit": functools.partial(_embed, 4),
+    "quantized_decomposed::embedding_2bit": functools.partial(_embed, 2),
+    "llama::custom_sdpa": custom_sdpa,
+    "llama::custom_quantized_sdpa": custom_quantized_sdpa,
+    "llama::sdpa_with_kv_cache": sdpa_with_kv_cache,
+    "llama::update_cache": update_cache,
+    "llama::update_cache_with_indices": update_cache_with_indices,
+    "llama::fast_hadamard_transform": fast_hadamard_transform,
+    "llama::gated_delta_rule": gated_delta_rule,
+    "llama::channelwise_gated_delta_rule": gated_delta_rule,
 }
 """The functions by operator, ``namespace::name``."""
