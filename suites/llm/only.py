@@ -10,10 +10,11 @@ TARGETS = "portable:fp32|xnnpack:fp32"
 
 def load_operators() -> None:
     """Register ``llama::*`` and ``quantized_decomposed::*`` with torch and with the runtime."""
-    from executorch.exir.passes import _quant_patterns_and_replacements
+    import executorch.exir.passes
+    import executorch.kernels.quantized
     from executorch.extension.llm.custom_ops import custom_ops
 
-    del _quant_patterns_and_replacements, custom_ops
+    del custom_ops, executorch
 
 
 def check_position(start: int, tokens: int, capacity: int) -> None:
