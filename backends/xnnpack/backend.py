@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack import weights
-from backends.xnnpack.precision import DYNAMIC, FLOAT32, INT4, STATIC
+from backends.xnnpack.precision import BFLOAT16, DYNAMIC, FLOAT16, FLOAT32, INT4, STATIC
 from backends.xnnpack.quantization import make_quantizer
 from backends.xnnpack.settings import SETTINGS
-from harness import Inputs
+from harness import Inputs, is_installed_within
 from harness.backend_api import (
     Availability,
     Execution,
     KnownPass,
     Recipe,
     Script,
+    describe_installed,
     find_calibration_problem,
 )
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from executorch.exir.backend.partitioner import Partitioner
     from torch.fx import Node
 
+    from harness import Built, Case
     from harness.backend_api import DelegatePayload, PayloadConstants
 
 DELEGATE = "XnnpackBackend"
@@ -37,6 +39,13 @@ def make_partitioners() -> list[Partitioner]:
     return [XnnpackPartitioner()]
 
 
+def make_bfloat16_partitioners() -> list[Partitioner]:
+    """Make the partitioner that also takes bfloat16, which it leaves alone by default."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    return [XnnpackPartitioner(enable_bf16=True)]
+
+
 def make_dynamic_partitioners() -> list[Partitioner]:
     """Make two partitioners: one delegate for each dynamically quantized operator, then float."""
     from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
@@ -46,6 +55,13 @@ def make_dynamic_partitioners() -> list[Partitioner]:
     kind = ConfigPrecisionType.DYNAMIC_QUANT
     dynamic = XnnpackPartitioner(config_precisions=kind, per_op_mode=True)
     return [dynamic, *make_partitioners()]
+
+
+def _find_missing_option(case: Case, built: Built) -> str | None:
+    """Return why the installed release delegates no bfloat16, or None."""
+    if is_installed_within("1.5.0", ""):
+        return None
+    return f"{describe_installed()}: the partitioner delegates no bfloat16"
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
@@ -143,6 +159,23 @@ class Xnnpack:
     recipes = {
         "fp32": Recipe(
             "fp32", FLOAT32, partitioners=make_partitioners, explain=explain, script=SCRIPT
+        ),
+        "fp16": Recipe(
+            "fp16",
+            FLOAT16,
+            dtype="float16",
+            partitioners=make_partitioners,
+            explain=explain,
+            script=SCRIPT,
+        ),
+        "bf16": Recipe(
+            "bf16",
+            BFLOAT16,
+            dtype="bfloat16",
+            partitioners=make_bfloat16_partitioners,
+            unsupported=_find_missing_option,
+            explain=explain,
+            script=replace(SCRIPT, partitioners="[XnnpackPartitioner(enable_bf16=True)]"),
         ),
         "int8": _make_static_recipe("int8", per_channel=True),
         "int8_per_tensor": _make_static_recipe("int8_per_tensor", per_channel=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 
 from harness.backend_api import Precision
@@ -31,3 +32,14 @@ FLOAT32 = Precision(scale_roundings=2.0**15)
 # (xnn_compute_f32_qx8_convert in src/operator-run.c). Groups are summed in integers, scaled, and
 # added in float32 (qd8-f32-qb4w-gemm). The float layers of a model need the factor of 4.
 INT4 = replace(DYNAMIC, scale_roundings=FLOAT32.scale_roundings)
+
+# Products of float16 accumulate in float32 on x86 (f16-f32acc-gemm, __avx2_broadcast), in float16
+# on Arm (f16-gemm, neonfp16arith): init_f16_gemm_config in src/configs/gemm-config.c. Sums
+# accumulate in float32 on both (f16-f32acc-rsum). A convolution may be depthwise, whose kernel
+# rounds to float16 after each product (f16-dwconv, fma3), and softmax stores its sum in float16.
+_PRODUCTS = frozenset("mm addmm linear bmm".split())
+_IS_X86 = platform.machine().lower() in ("x86_64", "amd64", "i686", "x86")
+FLOAT16 = Precision(float32_sums=frozenset(("sum", "mean")) | (_PRODUCTS if _IS_X86 else set()))
+
+# bfloat16 is a type of inputs, weights and outputs: products accumulate in float32 (bf16-f32-gemm).
+BFLOAT16 = Precision(float32_sums=_PRODUCTS)
