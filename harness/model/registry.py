@@ -68,7 +68,7 @@ class BuiltIn(NamedTuple):
 
 BUILT_IN: dict[str, BuiltIn] = {
     "portable": BuiltIn("backends.portable:BACKEND", ("fp32",)),
-    "xnnpack": BuiltIn("backends.xnnpack:BACKEND", ("fp32",), nightly=("fp16", "bf16")),
+    "xnnpack": BuiltIn("backends.xnnpack:BACKEND", ("fp32",)),
     "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),

@@ -1,0 +1,1 @@
+"""Layers and small models in float16 and bfloat16 on XNNPACK."""
