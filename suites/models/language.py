@@ -155,7 +155,7 @@ CASES: list[Case] = [
         lambda: Causal(llama()),
         sentence(12),
         sentence(12),
-        targets=EVERY,
+        targets=f"{EVERY}|xnnpack:int4",
         plain_targets="xnnpack:int8|tosa:int|tosa:mxfp8_e4m3|*:int4",
     ),
     model("qwen3/tiny", lambda: Causal(qwen3()), sentence(12), sentence(12)),
