@@ -33,7 +33,6 @@ _PLAIN = {
     "half_linear/bias": _TARGETS,
     "half_conv/2d": "xnnpack:fp16",
     "half_model/mlp": _TARGETS,
-    "half_model/attention": "xnnpack:fp16",
     "half_model/tied": "xnnpack:bf16",
 }
 

@@ -1,0 +1,1 @@
+"""Tests of what the installed wheel of ExecuTorch offers."""
