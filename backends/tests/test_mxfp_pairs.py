@@ -10,8 +10,8 @@ import numpy
 import pytest
 import torch
 
-from backends.tosa.backend import make_mxfp_recipe
 from backends.tosa.mxfp import FORMATS
+from backends.tosa.recipes import make_mxfp_recipe
 from harness import CROSS_BACKEND, Case, Cell, run_cell
 from harness.backend_api import Recipe
 from suites.mxfp.shared import CASES

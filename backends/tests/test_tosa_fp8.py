@@ -10,8 +10,9 @@ import pytest
 import torch
 from executorch.backends.arm.tosa import partitioner as upstream
 
-from backends.tosa.backend import MXFP, make_partitioners, make_unverified_edge_config
 from backends.tosa.mxfp import FORMATS
+from backends.tosa.recipes import make_partitioners, make_unverified_edge_config
+from backends.tosa.specifications import MXFP
 from harness import Case, Tester
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own

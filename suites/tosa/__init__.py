@@ -1,0 +1,1 @@
+"""Cases of the further TOSA specifications, taken from other suites."""
