@@ -11,18 +11,7 @@ from dataclasses import replace
 from itertools import chain
 
 from harness import Case
-from suites.ops import (
-    activation,
-    binary,
-    conv,
-    index,
-    matmul,
-    norm,
-    pool,
-    reduce,
-    shape,
-    unary,
-)
+from suites.ops import activation, conv, index, matmul, norm
 from suites.quant import conv as int_conv, elementwise, joined, linear, pool as int_pool
 from suites.quick import cases as quick
 
@@ -32,7 +21,7 @@ _KNOWN: dict[str, Case] = {
         *(
             module.CASES
             for module in (
-                activation, binary, conv, index, matmul, norm, pool, reduce, shape, unary,
+                activation, conv, index, matmul, norm,
                 int_conv, elementwise, joined, linear, int_pool, quick,
             )
         )
@@ -43,39 +32,24 @@ _FLOAT = "tosa:bf16|tosa:fp_1_1"
 _INTEGER = "tosa:int16|tosa:int_u55"
 _EVERY_INTEGER = f"{_INTEGER}|tosa:int_1_1"
 
-# The first cases of each entry are in the plain run as well.
+# Targets, the cases of the plain run, and the cases of the nightly run.
 _SELECTED: tuple[tuple[str, str, str], ...] = (
+    (_FLOAT, "linear/bias convolution/2d _softmax/last_dim", "embedding/2d_tokens"),
     (
-        _FLOAT,
-        "linear/bias convolution/2d _softmax/last_dim",
-        """
-        linear/3d convolution/1d convolution/2d_depthwise scaled_dot_product_attention/plain
-        scaled_dot_product_attention/causal embedding/2d_tokens native_layer_norm/last_dim
-        rms_norm/weight native_group_norm/groups bmm/long_inner_dim avg_pool2d/plain
-        max_pool2d_with_indices/plain mean/last_dim sum/long_axis var/unbiased gelu/exact
-        gelu/tanh sigmoid/2d tanh/2d silu/2d erf/2d exp/2d log/2d sin/2d rsqrt/2d div/number
-        div/same_shape mul/number pow/tensor_number cat/dim0 slice_copy/middle permute_copy/3d
-        upsample_bilinear2d/double quick/classifier quick/state
-        """,
-    ),
-    (
-        _EVERY_INTEGER,
-        "int_linear/2d int_conv2d/bias int_add/same_shape",
-        """
-        int_softmax/last int_matmul/2d int_pool/avg int_sigmoid/randn int_island/embedding
-        int_model/mlp
-        """,
-    ),
-    (
-        _INTEGER,
+        "tosa:bf16",
         "",
         """
-        int_linear/uneven_rows int_linear/long_sum int_linear/relu int_conv2d/stride
-        int_conv2d/padding_of_positive_values int_conv2d/depthwise int_conv2d/batch_norm_relu
-        int_conv1d/bias int_add/scales_far_apart int_mul/same_shape int_sub/same_shape
-        int_sigmoid/saturates int_tanh/randn int_exp/randn int_layer_norm/affine
-        int_matmul/batched int_pool/max int_mean/last int_cat/two int_model/attention
-        int_model/classifier div/number
+        linear/3d convolution/1d convolution/2d_depthwise scaled_dot_product_attention/plain
+        native_layer_norm/last_dim gelu/exact quick/classifier
+        """,
+    ),
+    (_EVERY_INTEGER, "int_linear/2d", "int_softmax/last"),
+    (
+        _INTEGER,
+        "int_conv2d/bias int_add/same_shape",
+        """
+        int_island/embedding int_model/attention int_layer_norm/affine int_sigmoid/randn
+        int_tanh/randn int_mul/same_shape int_matmul/2d int_pool/avg
         """,
     ),
 )
