@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 
 from harness import Case
-from suites.ops import activation, conv, index, matmul, norm
+from suites.ops import activation, binary, conv, index, matmul, norm, reduce
 from suites.quant import conv as int_conv, elementwise, joined, linear, pool as int_pool
 from suites.quick import cases as quick
 
@@ -21,7 +21,7 @@ _KNOWN: dict[str, Case] = {
         *(
             module.CASES
             for module in (
-                activation, conv, index, matmul, norm,
+                activation, binary, conv, index, matmul, norm, reduce,
                 int_conv, elementwise, joined, linear, int_pool, quick,
             )
         )
@@ -34,21 +34,32 @@ _EVERY_INTEGER = f"{_INTEGER}|tosa:int_1_1"
 
 # Targets, the cases of the plain run, and the cases of the nightly run.
 _SELECTED: tuple[tuple[str, str, str], ...] = (
-    (_FLOAT, "linear/bias convolution/2d _softmax/last_dim", "embedding/2d_tokens"),
+    (
+        _FLOAT,
+        "linear/bias convolution/2d _softmax/last_dim",
+        """
+        embedding/2d_tokens scaled_dot_product_attention/plain native_layer_norm/last_dim
+        quick/classifier
+        """,
+    ),
     (
         "tosa:bf16",
         "",
         """
-        linear/3d convolution/1d convolution/2d_depthwise scaled_dot_product_attention/plain
-        native_layer_norm/last_dim gelu/exact quick/classifier
+        linear/3d convolution/1d convolution/2d_depthwise gelu/exact rms_norm/weight mean/last_dim
+        sum/long_axis
         """,
     ),
-    (_EVERY_INTEGER, "int_linear/2d", "int_softmax/last"),
+    (
+        _EVERY_INTEGER,
+        "int_linear/2d int_conv2d/bias int_add/same_shape",
+        "int_softmax/last int_island/embedding int_model/mlp",
+    ),
     (
         _INTEGER,
-        "int_conv2d/bias int_add/same_shape",
+        "",
         """
-        int_island/embedding int_model/attention int_layer_norm/affine int_sigmoid/randn
+        div/number int_model/attention int_layer_norm/affine int_sigmoid/randn
         int_tanh/randn int_mul/same_shape int_matmul/2d int_pool/avg
         """,
     ),
