@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +205,8 @@ class Case:
             plain run then selects all that match. Empty: every target that a run selects.
         plain_targets: globs over the targets that a plain run selects; the nightly run adds the
             others. ``--targets`` overrides it.
+        delegated: globs over the targets that delegate every operator of the case; a cell with a
+            fallback node fails there.
         vacuous: why the outputs cannot show an error (zeros, a constant), so that a pass is
             vacuous. Without a reason the case is expected to be conclusive
             (:mod:`harness.numerics.metrics.conclusiveness`).
@@ -229,6 +231,7 @@ class Case:
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"
+    delegated: str = ""
     vacuous: str = ""
     random_outputs: bool = False
     memory: float = 0.0
@@ -311,6 +314,13 @@ class Case:
         if not all(isinstance(call, tuple | Call) for call in calls):
             raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
         return Built(_prepare_for_inference(module), calls)
+
+    def find_undelegated(self, target: Target, operators: Iterable[str]) -> str | None:
+        """Return why these fallback operators break ``delegated``, or None."""
+        names = ", ".join(operators)
+        if not names or not matches_target(self.delegated, target):
+            return None
+        return f"not delegated, though the case says that the target does: {names}"
 
     def _split_build(self, made: Any) -> tuple[torch.nn.Module, CallInputs]:
         """Split the result of a build into the module and the inputs of the first call."""

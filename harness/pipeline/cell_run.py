@@ -297,16 +297,17 @@ class CellRun:
         # Execution reports a payload that its backend cannot read.
         with suppress(ProgramError):
             self.constant_sizes = measure_constants(lowered.program, tester.backend)
-        options = self.options
-        if options.save is not None:
+        if (options := self.options).save is not None:
             _save(lowered.data, options.save)
         if options.cell_folder is not None:
             options.cell_folder.write_program(tester)
         if options.on_lowered is not None:
             options.on_lowered(self.record(CellEnding(Status.LOWERED), sum(self.stages.values())))
         must_delegate = options.require_delegation or recipe.require_delegation
+        problem = tester.case.find_undelegated(tester.target, self.delegation.undelegated_ops)
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
+        if problem is not None:
             return CellEnding(Status.FAILED, "lower", problem)
         with tester.attribute_errors("lower"):
             found = recipe.verify(lowered) if recipe.verify is not None else None

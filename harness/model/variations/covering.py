@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.errors import UnknownTarget
@@ -26,17 +27,34 @@ def list_choices(target: Target) -> dict[str, list[str]]:
     return found
 
 
-def cover_pairs(factors: Sequence[Sequence[Any]]) -> list[list[Any]]:
+def cover_pairs(
+    factors: Sequence[Sequence[Any]], allows: Callable[[Sequence[Any]], bool] | None = None
+) -> list[list[Any]]:
     """Return rows with one value of each factor, so that every pair of values occurs in a row.
 
     Args:
         factors: the values of each factor; the same factors give the same rows.
+        allows: whether a row is valid. It is also asked about the first values of a row, and must
+            then refuse only if no row begins with them. Pairs that no valid row has are left out.
     """
     from allpairspy import AllPairs
 
     if len(factors) < 2:
-        return [[value] for factor in factors for value in factor]
-    return [list(row) for row in AllPairs([list(values) for values in factors])]
+        rows = [[value] for factor in factors for value in factor]
+        return [row for row in rows if allows is None or allows(row)]
+    choices = [list(values) for values in factors]
+    if allows is None:
+        return [list(row) for row in AllPairs(choices)]
+    found = [list(row) for row in AllPairs(choices, filter_func=allows)]
+    # With a filter, allpairspy 2.5.1 ends while pairs of valid rows are untried.
+    for first, second in itertools.combinations(range(len(choices)), 2):
+        for pair in itertools.product(choices[first], choices[second]):
+            if not any((row[first], row[second]) == pair for row in found):
+                fixed = {first: [pair[0]], second: [pair[1]]}
+                rest = [fixed.get(place, values) for place, values in enumerate(choices)]
+                row = next((row for row in itertools.product(*rest) if allows(row)), None)
+                found += [] if row is None else [list(row)]
+    return found
 
 
 def vary_target(target: Target) -> list[Target]:

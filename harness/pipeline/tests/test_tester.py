@@ -251,6 +251,14 @@ def test_passed_but_nothing_delegated_is_visible() -> None:
     assert cell.delegation.undelegated_ops == {"aten.erf.default": 1}
 
 
+def test_a_case_may_say_which_targets_delegate_all_of_it() -> None:
+    case = Case("erf/1d", lambda: (Erf(), (torch.randn(3),)), delegated="xnnpack:*")
+    cell = run_cell(case, "xnnpack:fp32")
+    assert (cell.status, cell.stage) == (Status.FAILED, "lower")
+    assert "aten.erf.default" in str(cell.error)
+    assert run_cell(case, "portable:fp32").status is Status.PASSED
+
+
 class Erf(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.erf(x)

@@ -1,0 +1,1 @@
+"""Properties of one operator crossed with each other, in pairwise covering arrays."""
