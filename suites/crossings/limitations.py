@@ -8,7 +8,7 @@ _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
-        case="crossing_index/put_broadcast_*|crossing_index/accumulate_broadcast_*",
+        case="crossing_index/accumulate_broadcast_*",
         target="tosa:fp",
         reason="IndexPutSupported accepts index tensors of any rank. RewriteIndexPutPass takes the "
         "first size of their broadcast shape as the number of writes, and then reshapes the flat "
