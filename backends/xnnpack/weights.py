@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.backend_api import op_name
 
 if TYPE_CHECKING:
     import torch
@@ -90,6 +89,8 @@ class XnnpackWeightFormat:
 
 def _count_quantized_layers(lowered: Lowered) -> int:
     """Count the linear layers of the exported program whose weight is decoded from codes."""
+    from harness.backend_api import op_name
+
     nodes = [node for node in lowered.exported.graph.nodes if node.op == "call_function"]
     return sum(
         op_name(node.target) == "aten.linear.default"
