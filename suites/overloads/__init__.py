@@ -1,0 +1,1 @@
+"""Programs that call one overload of an ATen operator, with arguments made from its schema."""
