@@ -1,8 +1,7 @@
 """Calls of overloads: of core ATen, and of operators that a backend claims.
 
-A case makes the calls of one overload of one group: float32 tensors, other dtypes, or empty tensors
-and tensors of rank 0. Each call is an output under its text. A call that a limitation names is a
-case of its own, so that the others of its group are still judged.
+A case makes the calls of one overload with float32 tensors, or with other dtypes and empty tensors.
+Each call is an output under its text.
 """
 
 from __future__ import annotations
@@ -12,20 +11,24 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from harness import Case
 from harness.model.registry import NIGHTLY
 from suites.overloads.program import Build, ParsedCall, parse_call
-from suites.overloads.tables import find_apart
 
-_FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 TARGETS = {
-    "float32": _FLOAT,
-    # Metal's runtime makes no empty tensor; suites/opinfo has each operator with one.
-    "edges": _FLOAT.removesuffix("|metal:fp32"),
-    "dtypes": "portable:fp32|xnnpack:fp32",
+    "float32": "xnnpack:fp32|tosa:fp|mlx:fp32",
+    # TOSA and Metal's runtime have no empty tensors, and few operators of other dtypes.
+    "others": "xnnpack:fp32|mlx:fp32",
 }
 """Targets by group."""
 _PLAIN = ("xnnpack:fp32", "tosa:fp", "mlx:fp32")
+APART = frozenset(
+    "amax.default amin.default conv2d.default mean.dim split.Tensor split.default "
+    "split_with_sizes.default sum.dim_IntList topk.default var.correction var.dim".split()
+)
+"""Overloads whose float32 calls are cases of their own, because some backend refuses a few."""
 _SHARE = 16
 """One of so many cases is in the plain run, on one target."""
 _VACUOUS = "some outputs are constant or empty: the arguments are those of the schema"
@@ -33,22 +36,19 @@ _CHOSEN = Path(__file__).with_name("calls.json")
 
 
 def find_group(call: ParsedCall) -> str:
-    """The group of a call: ``edges``, ``dtypes`` or ``float32``."""
+    """The group of a call: ``float32``, or ``others`` with other dtypes or empty tensors."""
     specs = [each.spec for each in call.tensors]
-    if any(not spec.shape or 0 in spec.shape for spec in specs):
-        return "edges"
-    if specs and not any(spec.dtype.is_floating_point and spec.dtype.itemsize == 4 for spec in specs):
-        return "dtypes"
-    return "float32"
+    is_float32 = not specs or any(spec.dtype == torch.float32 for spec in specs)
+    return "float32" if is_float32 and not any(0 in spec.shape for spec in specs) else "others"
 
 
 def _cases() -> Iterator[Case]:
-    apart = find_apart()
     for overload, calls in json.loads(_CHOSEN.read_text(encoding="utf-8")).items():
         groups: dict[tuple[str, str], list[str]] = {}
         for number, text in enumerate(calls):
             group = find_group(parse_call(text))
-            alone = f"call_{number}" if (overload, number) in apart else group
+            is_apart = overload in APART and group == "float32"
+            alone = f"call_{number}" if is_apart else group
             groups.setdefault((group, alone), []).append(text)
         for (group, variant), texts in groups.items():
             yield _make_case(f"overloads/{overload}/{variant}", overload, group, tuple(texts))

@@ -17,7 +17,7 @@ EXCLUDED = {
     "rand.*|randn.*|randperm.*": "draws, and suites/ops covers draws",
     "empty.*|empty_strided.*|resize_.*": "its values are undefined",
     "sym_*|_local_scalar_dense.*|item.*": "returns a number; the sizes of suites/overloads/sizes.py",
-    "nonzero.*|masked_select.*": "its size depends on data; suites/overloads/sizes.py",
+    "nonzero.*|masked_select.*|where.default|repeat_interleave.Tensor": "its size depends on data; suites/overloads/sizes.py",
     "_fft_*|view_as_real*": "takes or returns complex numbers",
     "_assert_scalar.*": "returns nothing",
     "_scaled_dot_product_attention_math_for_mps*|_linear_fp_act_4bit_weight*": "of Metal only",

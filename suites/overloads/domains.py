@@ -103,6 +103,7 @@ KINDS: dict[str, str] = {
     "log log2 log10 rsqrt log_ log2_ log10_ rsqrt_ reciprocal reciprocal_ sqrt sqrt_ pow pow_": "pos",
     "log1p log1p_ logit acos acos_ asin asin_ atanh atanh_ erfinv": "unit",
     "acosh acosh_": "above1",
+    "argsort sort topk": "distinct",
     "div div_ floor_divide floor_divide_ fmod remainder divide": "nz",
 }  # fmt: skip
 
@@ -115,6 +116,11 @@ _ROWS = "f32(5, 4)"
 
 TENSORS: dict[str, list[dict[str, str]]] = {
     # operators: arguments by name. A value is a text, and takes part in each call of that row
+    # XNNPACK takes means over the last two of four dimensions, which are kept.
+    "mean": [{"self": "f32(2, 3, 4, 5)", "dim": "[-1, -2]", "keepdim": "True", "dtype": OMITTED},
+             {"self": "f32(2, 3, 4, 5)", "dim": "[2, 3]", "keepdim": "True", "dtype": OMITTED},
+             {"self": "f32(2, 3, 4, 5)"}, {"self": "f16(2, 3, 4, 5)"}, {"self": "f32()"},
+             {"self": "f32(2, 0, 4, 5)"}],
     "mm": [{"self": "f32(3, 4)", "mat2": "f32(4, 5)"}, {"self": "f32(3, 0)", "mat2": "f32(0, 5)"},
            {"self": "f16(3, 4)", "mat2": "f16.buffer(4, 5)"}],
     "bmm": [{"self": "f32(2, 3, 4)", "mat2": "f32(2, 4, 5)"},
@@ -339,6 +345,9 @@ TENSORS: dict[str, list[dict[str, str]]] = {
                  {"start": "0.5", "end": "f32()", "steps": "4"},
                  {"start": "f32()", "end": "f32()", "steps": "4"}],
     "eye": [{"n": "3", "m": "4"}],
+    "narrow": [{"self": "f32(4, 5)", "start": "1", "length": "2"},
+               {"self": "f32(4, 5)", "start": "-3", "length": "2"},
+               {"self": "i64(4, 5)", "start": "2", "length": "2"}],
     "logaddexp": [{"self": "f32(3, 4)", "other": "f32(4)"}],
     "glu": [{"self": "f32(4, 6)"}, {"self": "f32(4, 6)", "dim": "0"}],
     "_fft_r2c _fft_c2r": [],

@@ -42,11 +42,13 @@ _FLOATS: dict[str, Callable[..., Input]] = {
     "pos": build.positive,
     "nz": build.nonzero,
     "unit": lambda *shape, **kw: build.uniform(-0.9, 0.9, *shape, **kw),
+    "distinct": build.distinct,
     "above1": lambda *shape, **kw: build.uniform(1.1, 4.0, *shape, **kw),
 }
 _INTS: dict[str, Callable[..., Input]] = {
     "": lambda *shape, **kw: build.ints(-5, 6, *shape, **kw),
     "pos": lambda *shape, **kw: build.ints(1, 5, *shape, **kw),
+    "distinct": lambda *shape, **kw: build.distinct(*shape, step=1, offset=0, **kw),
     "nz": lambda *shape, **kw: build.values([-3, -2, -1, 1, 2, 3], *shape, **kw),
     "below3": lambda *shape, **kw: build.ints(0, 3, *shape, **kw),
     "zero": lambda *shape, **kw: build.full(0, *shape, **kw),
