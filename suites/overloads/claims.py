@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,11 +17,12 @@ EXCLUDED = {
     "native_dropout.*": "of training",
     "rand.*|randn.*|randperm.*": "draws, and suites/ops covers draws",
     "empty.*|empty_strided.*|resize_.*": "its values are undefined",
-    "sym_*|_local_scalar_dense.*|item.*": "returns a number; the sizes of suites/overloads/sizes.py",
-    "nonzero.*|masked_select.*|where.default|repeat_interleave.Tensor": "its size depends on data; suites/overloads/sizes.py",
+    "sym_*|_local_scalar_dense.*|item.*": "returns a number; see sizes.py",
+    "nonzero.*|masked_select.*|where.default": "its size depends on data; see sizes.py",
+    "repeat_interleave.Tensor|narrow.Tensor": "its size depends on data; see sizes.py",
     "_fft_*|view_as_real*": "takes or returns complex numbers",
     "_assert_scalar.*": "returns nothing",
-    "_scaled_dot_product_attention_math_for_mps*|_linear_fp_act_4bit_weight*": "of Metal only",
+    "_scaled_dot_product_attention_math_for_mps*": "of Metal only",
     "addmm.dtype|bmm.dtype|mm.dtype": "torch has no kernel for CPUs",
     "copy.Dict*|copy.t|copy_.Tensor|copy_.int|copy_.float": "of TorchScript",
     "quantize_per_tensor*": "returns torch's quantized tensors, which no program takes",
@@ -56,11 +58,14 @@ def find_overloads(operators: Iterable[str]) -> Iterator[str]:
             if not any("Tensor" in str(result.real_type) for result in schema.returns):
                 continue  # TorchScript's arithmetic on numbers
             # Emission makes out variants of functional ones; a generator is no input.
-            if not any(argument.is_out for argument in schema.arguments) and not any(
-                word in kind for word in ("Generator", "Stream", "Storage") for kind in types
+            if (
+                not any(argument.is_out for argument in schema.arguments)
+                and not any(
+                    word in kind for word in ("Generator", "Stream", "Storage") for kind in types
+                )
+                and find_exclusion(f"{name}.{overload}") is None
             ):
-                if find_exclusion(f"{name}.{overload}") is None:
-                    yield f"{name}.{overload}"
+                yield f"{name}.{overload}"
 
 
 def find_exclusion(overload: str) -> str | None:
@@ -89,7 +94,7 @@ def _find_of_xnnpack() -> Iterator[str]:
 
 def _find_of_mlx() -> Iterator[str]:
     backend("mlx").availability()  # adds the files that the wheel lacks
-    import executorch.backends.mlx.ops
+    import executorch.backends.mlx.ops  # noqa: F401  # registers the handlers
     from executorch.backends.mlx.builder.op_registry import REGISTRY
 
     for target in REGISTRY._handlers:
@@ -98,9 +103,11 @@ def _find_of_mlx() -> Iterator[str]:
 
 
 def _find_of_arm() -> Iterator[str]:
-    import executorch.backends.arm.tosa.partitioner  # registers the checks
-    from executorch.backends.arm.operator_support import tosa_profile_supported_op_lists as lists
-    from executorch.backends.arm.operator_support import tosa_supported_operators as support
+    import executorch.backends.arm.tosa.partitioner  # noqa: F401  # registers the checks
+    from executorch.backends.arm.operator_support import (
+        tosa_profile_supported_op_lists as lists,
+        tosa_supported_operators as support,
+    )
 
     targets = {*lists.TOSA_PRO_INT_SupportList, *lists.TOSA_PRO_FP_SupportList}
     for checks in vars(support._tosa_spec_support).values():
@@ -112,7 +119,9 @@ def _find_of_arm() -> Iterator[str]:
 
 
 def _find_of_metal() -> Iterator[str]:
-    from executorch.backends.apple.metal.metal_backend import MetalBackend
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the backend calls itself experimental
+        from executorch.backends.apple.metal.metal_backend import MetalBackend
 
     for name in MetalBackend.get_supported_fallback_kernels():
         if name.startswith("at::_ops::"):

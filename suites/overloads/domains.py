@@ -69,7 +69,8 @@ VALUES: dict[tuple[str, str], list[str]] = {
     ("float", "scales_h scales_w scales"): [OMITTED],
     ("float", "*"): ["0.5", "2.0"],
     ("List[float]", "*"): ["[2.0, 1.5]", "[2.0, 2.0]"],
-    ("bool", "non_blocking pin_memory scale_grad_by_freq sparse sparse_grad implicit train training"):
+    ("bool",
+     "non_blocking pin_memory scale_grad_by_freq sparse sparse_grad implicit train training"):
         ["False"],
     ("bool", "*"): ["True", "False"],
     ("str", "approximate"): ["'tanh'", "'none'"],
@@ -100,7 +101,8 @@ PROFILES: list[list[str]] = [
 
 KINDS: dict[str, str] = {
     # operators: kind of the values of their floating tensors
-    "log log2 log10 rsqrt log_ log2_ log10_ rsqrt_ reciprocal reciprocal_ sqrt sqrt_ pow pow_": "pos",
+    "log log2 log10 rsqrt log_ log2_ log10_ rsqrt_ reciprocal reciprocal_ sqrt sqrt_ pow pow_":
+     "pos",
     "log1p log1p_ logit acos acos_ asin asin_ atanh atanh_ erfinv": "unit",
     "acosh acosh_": "above1",
     "argsort sort topk": "distinct",
@@ -128,8 +130,10 @@ TENSORS: dict[str, list[dict[str, str]]] = {
     "addmm": [{"self": "f32(5)", "mat1": "f32(3, 4)", "mat2": "f32.buffer(4, 5)"},
               {"self": "f32(3, 1)", "mat1": "f32(3, 4)", "mat2": "f32(4, 5)"},
               {"self": "f32()", "mat1": "f32(3, 4)", "mat2": "f32.buffer(4, 5)"}],
-    "matmul": [{"self": "f32(2, 3, 4)", "other": "f32(4, 5)"}, {"self": "f32(4)", "other": "f32(4)"},
-               {"self": "f32(4)", "other": "f32(2, 4, 5)"}, {"self": "f32(3, 4)", "other": "f32(4)"}],
+    "matmul": [{"self": "f32(2, 3, 4)", "other": "f32(4, 5)"}, {"self": "f32(4)",
+     "other": "f32(4)"},
+               {"self": "f32(4)", "other": "f32(2, 4, 5)"}, {"self": "f32(3, 4)",
+                "other": "f32(4)"}],
     "linear": [{"input": "f32(3, 4)", "weight": "f32.buffer(5, 4)", "bias": "f32.buffer(5)"},
                {"input": "f32(2, 3, 4)", "weight": "f32(5, 4)", "bias": OMITTED},
                {"input": "f32(4)", "weight": "f32.buffer(5, 4)", "bias": OMITTED},
@@ -154,7 +158,8 @@ TENSORS: dict[str, list[dict[str, str]]] = {
     "conv3d": [{"input": _CONV3, "weight": "f32.buffer(6, 4, 2, 2, 2)", "bias": "f32.buffer(6)"},
                {"input": _CONV3, "weight": "f32.buffer(4, 1, 2, 2, 2)", "bias": OMITTED,
                 "groups": "4"}],
-    "conv_transpose1d": [{"input": _CONV1, "weight": "f32.buffer(4, 6, 3)", "bias": "f32.buffer(6)"}],
+    "conv_transpose1d": [{"input": _CONV1, "weight": "f32.buffer(4, 6, 3)",
+     "bias": "f32.buffer(6)"}],
     "conv_transpose2d": [
         {"input": _CONV, "weight": "f32.buffer(4, 6, 3, 3)", "bias": "f32.buffer(6)"},
         {"input": _CONV, "weight": "f32.buffer(4, 3, 3, 2)", "bias": OMITTED, "groups": "2"}],
@@ -182,7 +187,8 @@ TENSORS: dict[str, list[dict[str, str]]] = {
     "gather": [{"self": "f32(3, 3, 4)", "index": "i64.below3(3, 2, 4)"},
                {"self": "i64(3, 3, 4)", "index": "i64.below3.buffer(3, 3, 4)"}],
     "scatter": [{"self": "f32(3, 3, 4)", "index": "i64.below3(1, 1, 4)", "src": "f32(3, 3, 4)"},
-                {"self": "i64(3, 3, 4)", "index": "i64.below3.buffer(1, 1, 1)", "src": "i64(1, 1, 1)"},
+                {"self": "i64(3, 3, 4)", "index": "i64.below3.buffer(1, 1, 1)",
+                 "src": "i64(1, 1, 1)"},
                 {"self": "f32(3, 3, 4)", "index": "i64.below3(1, 1, 4)", "src": "f32(3, 3, 4)",
                  "value": "2", "reduce": "'add'"},
                 {"self": "f32(3, 3, 4)", "index": "i64.below3(1, 1, 4)", "src": "f32(3, 3, 4)",
@@ -194,7 +200,8 @@ TENSORS: dict[str, list[dict[str, str]]] = {
                         "src": "f32(3, 3, 4)"}],
     "select_scatter": [{"self": "f32(3, 4, 5)", "src": "f32(3, 5)", "dim": "1"},
                        {"self": "f32(3, 4, 5)", "src": "f32(3, 4)", "dim": "-1"}],
-    "slice_scatter": [{"self": "f32(4, 5)", "src": "f32(2, 5)", "dim": "0", "start": "1", "end": "3"},
+    "slice_scatter": [{"self": "f32(4, 5)", "src": "f32(2, 5)", "dim": "0", "start": "1",
+     "end": "3"},
                       {"self": "f32(4, 5)", "src": "f32(4, 2)", "dim": "-1", "start": "-2"},
                       {"self": "f32(4, 5)", "src": "f32(2, 5)", "step": "2"}],
     "masked_fill masked_scatter masked_select": [
@@ -216,11 +223,13 @@ TENSORS: dict[str, list[dict[str, str]]] = {
                   {"weight": "f32.buffer(5, 4)", "indices": "i32.below3(3)"},
                   {"weight": "f32.buffer(5, 4)", "indices": "i64.below3.buffer()"},
                   {"weight": "f16.buffer(5, 4)", "indices": "i64.below3(2, 3)"}],
-    "_embedding_bag": [{"weight": _ROWS, "indices": "i64.below3(6)", "offsets": "i64.zero.buffer(1)"}],
+    "_embedding_bag": [{"weight": _ROWS, "indices": "i64.below3(6)",
+     "offsets": "i64.zero.buffer(1)"}],
     "native_layer_norm layer_norm": [
         {"input": "f32(2, 3, 4, 5)", "normalized_shape": "[5]", "weight": "f32.buffer(5)",
          "bias": "f32.buffer(5)"},
-        {"input": "f32(2, 3, 4, 5)", "normalized_shape": "[4, 5]", "weight": "None", "bias": "None"},
+        {"input": "f32(2, 3, 4, 5)", "normalized_shape": "[4, 5]", "weight": "None",
+         "bias": "None"},
         {"input": "f32(2, 3, 4, 5)", "normalized_shape": "[5]", "weight": "f32(5)", "bias": "None"},
         {"input": "f16(2, 3, 4, 5)", "normalized_shape": "[5]", "weight": "None", "bias": "None"}],
     "rms_norm": [
@@ -248,7 +257,8 @@ TENSORS: dict[str, list[dict[str, str]]] = {
     "prelu _prelu_kernel": [{"self": "f32(2, 3, 4)", "weight": "f32.buffer(3)"},
                             {"self": "f32(2, 3, 4)", "weight": "f32.buffer(1)"}],
     "permute permute_copy": [
-        {"self": "f32(2, 3, 4)", "dims": "[2, 0, 1]"}, {"self": "f32(2, 3, 4)", "dims": "[-1, 0, -2]"},
+        {"self": "f32(2, 3, 4)", "dims": "[2, 0, 1]"}, {"self": "f32(2, 3, 4)",
+         "dims": "[-1, 0, -2]"},
         {"self": "f32(5)", "dims": "[-1]"}, {"self": "i64(2, 3)", "dims": "[1, 0]"},
         {"self": "bool(2, 3)", "dims": "[-1, -2]"}, {"self": "f32(2, 0)", "dims": "[1, 0]"}],
     "expand expand_copy": [
@@ -330,7 +340,8 @@ TENSORS: dict[str, list[dict[str, str]]] = {
         {"self": "i32.pos(3, 4)", "other": "2"}, {"self": "i32.pos(3, 4)", "other": "i32.pos(4)"},
         {"self": "i64.pos(3, 4)", "other": "3"}, {"self": "2", "other": "i32.pos(3, 4)"}],
     "bitwise_and bitwise_or bitwise_xor": [
-        {"self": "i64(3, 4)", "other": "i64(4)"}, {"self": "i32(3, 4)", "other": "i32.buffer(3, 1)"},
+        {"self": "i64(3, 4)", "other": "i64(4)"}, {"self": "i32(3, 4)",
+         "other": "i32.buffer(3, 1)"},
         {"self": "bool(3, 4)", "other": "bool(3, 4)"}, {"self": "i32(3, 4)", "other": "3"},
         {"self": "bool(3, 4)", "other": "True"}, {"self": "i64(3, 4)", "other": "-2"},
         {"self": "3", "other": "i64(3, 4)"}, {"self": "i32(3, 4)", "other": "i64(3, 4)"}],

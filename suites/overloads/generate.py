@@ -90,9 +90,9 @@ def _is_main(row: dict[str, str]) -> bool:
     """Whether tensors are of float32, or of the dtype that an operator of integers requires, and
     neither empty nor of rank 0."""
     texts = [text for text in row.values() if "(" in text]
-    return not any("()" in text or "0" in text.partition("(")[2].split(", ") for text in texts) and (
-        not texts or any("f32" in text for text in texts)
-    )
+    return not any(
+        "()" in text or "0" in text.partition("(")[2].split(", ") for text in texts
+    ) and (not texts or any("f32" in text for text in texts))
 
 
 def _interleave(values: list[_Wanted], rows: list[_Wanted]) -> Iterator[_Wanted]:
@@ -155,9 +155,7 @@ def _generic_rows(operator: str, schema: Any) -> Iterator[dict[str, str]]:
     seen = []
     for profile in PROFILES:
         filled = [*profile, *[profile[-1]] * len(tensors)][: len(tensors)]
-        row = {
-            name: _with_kind(text, kind) for name, text in zip(tensors, filled, strict=True)
-        }
+        row = {name: _with_kind(text, kind) for name, text in zip(tensors, filled, strict=True)}
         if row not in seen:
             seen.append(row)
             yield row

@@ -36,7 +36,7 @@ _BY_NUMBER: dict[str, Callable[[torch.Tensor, Any], Any]] = {
     "slice_end": lambda x, n: x[:n] * 2,
     "slice_end_matmul": lambda x, n: torch.mm(x[:n], x.t()),
     "slice_end_sum": lambda x, n: x[:n].sum(0),
-    "slice_columns_softmax": lambda x, n: x[:, :n].softmax(-1),
+    "slice_columns_softmax": lambda x, n: x.t()[:, :n].softmax(-1),
     "slice_start": lambda x, n: x[n - 1 :].relu(),
     "narrow": lambda x, n: x.narrow(0, 0, n) + 1,
     "narrow_start": lambda x, n: x.narrow(0, n - 1, 1).exp(),
@@ -71,7 +71,9 @@ def _cases() -> list[Case]:
         op(f"sizes/{name}", _sized(function), x, _number(4), calls=[(x, _number(2))])
         for name, function in _BY_NUMBER.items()
     ]
-    made += [op(f"sizes/{name}", function, x, calls=[(x,)]) for name, function in _BY_VALUES.items()]
+    made += [
+        op(f"sizes/{name}", function, x, calls=[(x,)]) for name, function in _BY_VALUES.items()
+    ]
     found = []
     for case in made:
         plain = _PLAIN.get(case.name.partition("/")[2], "")

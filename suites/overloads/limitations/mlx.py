@@ -26,10 +26,12 @@ _RUNTIME = (
 
 _ROWS: list[Row] = [
     ("all.dim any.dim argmax.default prod.dim_int", "run", "Invalid axis", _AXES),
-    ("argsort.default cumsum.default sort.default", "run", "is out of bounds for array with 0", _AXES),
+    ("argsort.default cumsum.default sort.default", "run", "is out of bounds for array with 0",
+     _AXES),
     ("_native_batch_norm_legit_no_training.default max_pool1d_with_indices.default", "run",
      "before anything writes it", _UNREAD),
-    ("avg_pool1d.default conv1d.default conv2d.default/call_3 conv2d.default/call_5 linear.default max_pool1d.default", "run",
+    ("avg_pool1d.default conv1d.default conv2d.default/call_3 conv2d.default/call_5 "
+     "linear.default max_pool1d.default", "run",
      "[transpose] Received", _UNBATCHED),
     ("max_pool2d_with_indices.default", "run", "expected equal lengths", _UNBATCHED),
     ("arange.default arange.start", "run", "for a tensor that the program fixes to",
@@ -82,10 +84,11 @@ _ROWS: list[Row] = [
      "_clamp_handler makes constants of the tensor's dtype of its bounds: for a bool tensor -0.5 "
      "becomes True, silently. Workaround: `x.float()`."),
     ("var_mean.default var_mean.correction", "compare", _BOUND,
-     "The mean of a tensor of rank 0 is NaN: its decomposition and the handler divide by 0 elements "
-     "without dimensions. Workaround: `x.reshape(1)` before it."),
+     "The mean of a tensor of rank 0 is NaN: its decomposition and the handler divide by 0 "
+     "elements without dimensions. Workaround: `x.reshape(1)` before it."),
     ("_conj_physical.default _conj_physical.default/others", "run", "Unhandled dtype", _RUNTIME),
-    ("conv3d.default conv3d.padding convolution.default", "run", "failed with error 0x12", _RUNTIME),
+    ("conv3d.default conv3d.padding convolution.default", "run", "failed with error 0x12",
+     _RUNTIME),
     ("add.Scalar/others", "run", "failed with error 0x12", _RUNTIME),
     ("narrow_copy.default narrow_copy.default/others", "run", "Aborted", _RUNTIME),
 ]  # fmt: skip

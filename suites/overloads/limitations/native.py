@@ -8,6 +8,13 @@ from suites.overloads.limitations.tables import Row, make_limitations, ops_limit
 _KERNELS = "https://github.com/pytorch/executorch/blob/v1.5.1/kernels/portable/cpu"
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack"
 
+_EXIR = "https://github.com/pytorch/executorch/blob/v1.5.1/exir/verification/arg_validator.py"
+_COLUMNS = (
+    "torch's nonzero returns a transposed layout, which the program plans as the tensor's dim "
+    "order; kernels refuse operands of different dim orders (copy_ops_util.cpp, "
+    "tensor_util_portable.cpp). Workaround: `.contiguous()` behind nonzero."
+)
+
 _ROWS: list[Row] = [
     ("arange.default", "run", "Attempted to resize a static tensor",
      "op_arange.cpp rounds the number of elements in another way than export where the end is no "
@@ -53,7 +60,29 @@ _DELEGATE: list[Row] = [
      "the payload as it is, and flatc refuses `true` for a float. Workaround: `value=1.0`."),
 ]  # fmt: skip
 
+_SIZES = [
+    Limitation(
+        target="xnnpack:fp32",
+        case=cases,
+        reason=reason,
+        link=link,
+        stage=stage,
+        error=error,
+    )
+    for cases, stage, error, link, reason in [
+        ("sizes/split", "lower", "Could not extract specialized integer", _EXIR,
+         "run_node of the edge dialect's verifier (exir/verification/arg_validator.py) executes "
+         "split_with_sizes_copy without hints, which needs its sizes as numbers. Workaround: two "
+         "slices."),
+        ("sizes/cat_nonzero", "run", "tensors_have_same_dim_order", _KERNELS,
+         _COLUMNS),
+        ("sizes/nonzero|sizes/index_by_nonzero", "run", "have different dim orders", _KERNELS,
+         _COLUMNS),
+    ]
+]  # fmt: skip
+
 NATIVE: list[Limitation] = [
+    *_SIZES,
     ops_limitation("xnnpack:fp32", "gelu/tanh", "gelu.default gelu_.default"),
     *make_limitations("xnnpack:fp32", _XNNPACK, _DELEGATE),
     *make_limitations("xnnpack:fp32", _KERNELS, _ROWS),

@@ -35,10 +35,11 @@ _ROWS: list[Row] = [
      "zeros.default", "run", "the reference model returned",
      "A creation of int64 numbers becomes an int32 TOSA constant, which the delegate returns for "
      "an output that the program plans as int64. Workaround: ask for int32."),
-    ("cumsum.default prod.dim_int", "run", "the reference model returned",
+    ("cumsum.default prod.dim_int sum.dim_IntList/call_4", "run", "the reference model returned",
      "The pass drops the argument dtype: the delegate returns float32 for an output that the "
      "program plans as float16. Workaround: cast the input."),
-    ("logsumexp.default amax.default/call_7 amin.default/call_1", "run", "the reference model returned",
+    ("logsumexp.default amax.default/call_7 amin.default/call_1", "run",
+     "the reference model returned",
      "An empty list of dimensions means all of them to ATen; DecomposeAmaxPass reduces none. "
      "Workaround: name the dimensions."),
     ("native_group_norm.default native_layer_norm.default", "run", "for a planned tensor of",
@@ -83,12 +84,14 @@ _ROWS: list[Row] = [
     ("linspace.default", "run", "no kernel aten::linspace.out",
      "The FP list claims linspace, so that nothing decomposes it, and the partitioner then "
      "leaves it to a runtime without the kernel."),
-    ("matmul.default sum.default amin.default/call_4 sum.dim_IntList/call_1", "lower", "StopIteration",
+    ("matmul.default sum.default amin.default/call_4 sum.dim_IntList/call_1", "lower",
+     "StopIteration",
      "A pass returns no node for operands of rank 0 or 1, and EXIREdgeDialectVerifier "
      "(exir/verification/arg_validator.py) raises StopIteration. Workaround: `x.unsqueeze(0)`."),
-    ("std.correction std.dim", "lower", "division by zero",
-     "DecomposeVarPass divides by max(0, N - correction), which is 0 where eager returns NaN, as "
-     "for a tensor of rank 0."),
+    ("std.correction std.dim var.correction/call_4 var.correction/call_5 var.dim/call_4", "lower",
+     "division by zero",
+     "DecomposeVarPass multiplies by 1 / max(0, N - correction), N the product of the sizes of the "
+     "dimensions that it is given: 1 for an empty list, which means all, and for rank 0."),
     ("split_with_sizes_copy.default split.default/call_2 split.default/call_5 "
      "split_with_sizes.default/call_1 split_with_sizes.default/call_3 "
      "split_with_sizes.default/call_4", "lower", "Expected start + size values between",
