@@ -98,7 +98,7 @@ def _find_of_mlx() -> Iterator[str]:
     from executorch.backends.mlx.builder.op_registry import REGISTRY
 
     for target in REGISTRY._handlers:
-        if isinstance(target, torch._ops.OpOverload) and target.namespace == "aten":
+        if getattr(target, "namespace", "") == "aten":
             yield str(target)
 
 
@@ -131,9 +131,9 @@ def _find_of_metal() -> Iterator[str]:
 
 
 def _find_of_runtime() -> Iterator[str]:
-    from executorch.extension.pybindings.portable_lib import _get_operator_names
+    from executorch.runtime import Runtime
 
-    for name in _get_operator_names():
+    for name in Runtime.get().operator_registry.operator_names:
         if name.startswith("aten::"):
             yield name.removesuffix("_copy.out")
             yield name

@@ -12,13 +12,13 @@ _BOUND = "elements exceed the bound"
 
 _ROWS: list[Row] = [
     ("add.Scalar add_.Scalar sub.Scalar sub_.Scalar", "lower", "takes 2 positional argument",
-     "ReplaceScalarWithTensor (backends/transforms/replace_scalar_with_tensor.py) passes the "
+     "ReplaceScalarWithTensorArgPass (transforms/replace_scalar_with_tensor.py) passes the "
      "positional alpha of add.Scalar and sub.Scalar on to the Tensor overload, whose alpha is a "
      "keyword. Workaround: `x + alpha * number`."),
     ("all.default all.dim all.dims logical_not.default logical_not_.default", "lower",
      "LOGICAL_NOT requires bool",
-     "TOSAProINTSupportList and its FP twin accept logical operators of any dtype, and no pass "
-     "casts to bool. Workaround: `x != 0`."),
+     "TOSA_PRO_FP_SupportList has logical operators for any dtype, and no pass casts to bool. "
+     "Workaround: `x != 0`."),
     ("any.default any.dim", "lower", "REDUCE_ANY requires bool",
      "The FP list accepts any() of floats, and no pass casts to bool. Workaround: `x != 0`."),
     ("any.dims", "lower", "aten::any() Expected a value of type 'int'",
@@ -40,7 +40,7 @@ _ROWS: list[Row] = [
      "program plans as float16. Workaround: cast the input."),
     ("logsumexp.default amax.default/call_7 amin.default/call_1", "run",
      "the reference model returned",
-     "An empty list of dimensions means all of them to ATen; DecomposeAmaxPass reduces none. "
+     "An empty list of dimensions means all of them to ATen; ConvertMinMaxPass unrolls none. "
      "Workaround: name the dimensions."),
     ("native_group_norm.default native_layer_norm.default", "run", "for a planned tensor of",
      "The program plans the mean and the reciprocal standard deviation, and the delegate returns "
@@ -55,10 +55,10 @@ _ROWS: list[Row] = [
      "MaxPool2dSupported (operator_support/pool_2d_support.py) unpacks two paddings; ATen accepts "
      "one number for both. Workaround: write both."),
     ("constant_pad_nd.default pad.default", "lower", "Expected padding values to be non-negative",
-     "A negative padding crops, and ConstantPadNdVisitor passes it on to TOSA's PAD. Workaround: "
+     "A negative padding crops, and rewrite_pad.py passes it on to TOSA's PAD. Workaround: "
      "slice the tensor."),
     ("clamp.Tensor", "lower", "Unsupported dtype torch.bool for MAXIMUM",
-     "DecomposeTensorClampPass makes a MAXIMUM of bool tensors, which TOSA does not have. "
+     "A clamp with bounds of bool becomes a MAXIMUM of bool tensors, which TOSA does not have. "
      "Workaround: logical operators."),
     ("max.other maximum.default remainder.Tensor", "lower", "Expected matching dtypes",
      "ATen promotes operands of different dtypes, here int32. No Arm pass inserts the CAST. "
@@ -86,8 +86,8 @@ _ROWS: list[Row] = [
      "leaves it to a runtime without the kernel."),
     ("matmul.default sum.default amin.default/call_4 sum.dim_IntList/call_1", "lower",
      "StopIteration",
-     "A pass returns no node for operands of rank 0 or 1, and EXIREdgeDialectVerifier "
-     "(exir/verification/arg_validator.py) raises StopIteration. Workaround: `x.unsqueeze(0)`."),
+     "call_operator ends in StopIteration (exir/verification/arg_validator.py) below "
+     "DecomposeSumPass, for sums without dimensions and products of two vectors."),
     ("std.correction std.dim var.correction/call_4 var.correction/call_5 var.dim/call_4", "lower",
      "division by zero",
      "DecomposeVarPass multiplies by 1 / max(0, N - correction), N the product of the sizes of the "
