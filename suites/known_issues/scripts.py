@@ -38,6 +38,7 @@ RECOGNISED = {
     "xnnpack_int8_weight_only_linear": "ConvertToLinearPass",
     "xnnpack_layer_used_twice": "NodeVisitor.define_tensor",
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
+    "xnnpack_softmax_behind_convolution": "SoftmaxConfig.check_constraints",
     "xnnpack_shared_dequantize": "drops floating-point readers",
 }
 """A part of the cause of the issue, by script."""
