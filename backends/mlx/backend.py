@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.mlx import codegen
 from backends.mlx.payload.graph import DELEGATE
-from backends.mlx.quantization import MlxWeightFormat, int4, mxfp8, nvfp4
+from backends.mlx.quantization import AFFINE, MlxWeightFormat, mxfp8, nvfp4
 from harness import Inputs
 from harness.backend_api import (
     Availability,
@@ -67,8 +67,9 @@ FLOAT16 = Precision(
     float32_sums=_FLOAT32_SUMS,
 )
 
-# Up to 32 codes are summed before scale and offset are applied (qdot in metal/kernels/quantized.h).
-INT4 = replace(FLOAT32, block_roundings=33.0)
+# Up to 32 codes are summed before scale and offset are applied, whatever their bits (qdot in
+# metal/kernels/quantized.h takes at most the codes of a group of 32 at once).
+AFFINE_PRECISION = replace(FLOAT32, block_roundings=33.0)
 
 
 def make_partitioners() -> list[Partitioner]:
@@ -176,8 +177,8 @@ def _make_quantizing_recipe(
         quantize_weights=weights,
         unsupported=unsupported,
         require_delegation=True,
-        # Operators of the exported graph decode affine weights, so they have no tensor subclass.
-        verify=None if weights.mode == "affine" else verify,
+        verify=verify,
+        # Affine weights have names of operators' constants, not those of parameters.
         encodings=None if weights.mode == "affine" else encodings,
         script=_make_decoding_script(weights.registered_by),
     )
@@ -218,7 +219,10 @@ class Mlx:
         "fp32": _make_recipe("fp32", FLOAT32),
         "fp16": _make_recipe("fp16", FLOAT16, "float16"),
         "bf16": _make_recipe("bf16", BFLOAT16, "bfloat16"),
-        "int4": _make_quantizing_recipe("int4", int4, INT4),
+        **{
+            name: _make_quantizing_recipe(name, weights, AFFINE_PRECISION)
+            for name, weights in AFFINE.items()
+        },
         "mxfp8": _make_quantizing_recipe("mxfp8", mxfp8),
         "nvfp4": _make_quantizing_recipe("nvfp4", nvfp4),
     }

@@ -1,4 +1,4 @@
-"""Quantize weights of linear and embedding layers to the delegate's three formats.
+"""Quantize weights of linear and embedding layers to the delegate's formats.
 
 A format is called on a module before export, like ``torchao.quantization.quantize_``. Each weight
 becomes a tensor subclass that exports as a decoding operator of torchao. The delegate fuses that
@@ -8,8 +8,8 @@ operator with the next layer into one instruction (``QuantizedMatmulNode``; for 
 ======  =========================  =====  ============================================  ==========
 format  codes                      block  scale                                         mode
 ======  =========================  =====  ============================================  ==========
-int4    signed integers, -8 to 7   32     float32, symmetric, fitted by half-quadratic  affine
-                                          optimization
+intN    signed integers of N bits  32     float32, symmetric, fitted by half-quadratic  affine
+                                          optimization; N is 2, 3, 4, 5, 6 or 8
 mxfp8   E4M3                       32     power of two (E8M0)                           mxfp8
 nvfp4   E2M1                       16     E4M3, and one float32 for the whole weight    nvfp4
 ======  =========================  =====  ============================================  ==========
@@ -21,6 +21,7 @@ Formats (MX) Specification 1.0; NVIDIA's NVFP4, which adds the second level of s
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -160,13 +161,13 @@ def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _int4_config() -> Any:
+def _make_affine_config(bits: int) -> Any:
     import torch
     from torchao.quantization import IntxWeightOnlyConfig
     from torchao.quantization.granularity import PerGroup
 
     return IntxWeightOnlyConfig(
-        weight_dtype=torch.int4,  # type: ignore[attr-defined]  # missing from the stubs
+        weight_dtype=getattr(torch, f"int{bits}"),
         granularity=PerGroup(32),
         intx_choose_qparams_algorithm="hqq_scale_only",
     )
@@ -188,18 +189,23 @@ def _nvfp4_config() -> Any:
 _FLOAT = ("float32", "bfloat16")
 _HALF = (*_FLOAT, "float16")
 
-int4 = MlxWeightFormat(
-    "int4",
-    32,
-    rows=1,
-    dtypes=_HALF,
-    config=_int4_config,
-    bits=4,
-    mode="affine",
-    element="int4",
-    registered_by="torchao.quantization",
-    experts=True,
-)
+AFFINE = {
+    f"int{bits}": MlxWeightFormat(
+        f"int{bits}",
+        32,
+        rows=1,
+        dtypes=_HALF,
+        config=functools.partial(_make_affine_config, bits),
+        bits=bits,
+        mode="affine",
+        element=f"int{bits}",
+        registered_by="torchao.quantization",
+        experts=bits == 4,
+    )
+    for bits in (2, 3, 4, 5, 6, 8)
+}
+"""The formats of signed integers, by name."""
+
 mxfp8 = MlxWeightFormat(
     "mxfp8",
     32,

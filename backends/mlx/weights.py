@@ -71,7 +71,9 @@ def count_expected_instructions(exported: ExportedProgram) -> Counter[str]:
         kind = PRODUCTS.get(op_name(node.target)) if node.op == "call_function" else None
         for argument in node.all_input_nodes if kind else ():
             weight = exported.state_dict.get(names.get(argument.name, ""))
-            if kind and is_traceable_wrapper_subclass(weight):
+            # An affine weight is not a tensor subclass: an operator of the graph decodes it.
+            is_decoded = op_name(argument.target) == "torchao.dequantize_affine.default"
+            if kind and (is_decoded or is_traceable_wrapper_subclass(weight)):
                 counts[kind] += 1
     return counts
 

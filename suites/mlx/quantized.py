@@ -17,6 +17,8 @@ from harness import Case
 from suites.build import Input, add_vacuous_reasons, ints, nn_case, randn
 
 _QUANTIZING = "mlx:int4|mlx:mxfp8|mlx:nvfp4"
+_OTHER_BITS = "mlx:int2|mlx:int5|mlx:int6|mlx:int8"
+_ALL_BITS_IN_A_PLAIN_RUN = ("quantized_linear/3d_bias", "quantized_embedding/tied")
 _BATCH = torch.export.Dim("batch", min=1, max=64)
 _LENGTH = torch.export.Dim("length", min=1, max=32)
 
@@ -242,7 +244,14 @@ _EXPERTS: list[Case] = [
 
 # Float experts use another gather instruction, which MLX supports on a CPU in float32 only.
 CASES: list[Case] = [
-    *(replace(case, targets=_QUANTIZING) for case in _LAYERS),
+    *(
+        replace(
+            case,
+            targets=f"{_QUANTIZING}|{_OTHER_BITS}|mlx:int3",
+            plain_targets="*" if case.name in _ALL_BITS_IN_A_PLAIN_RUN else _QUANTIZING,
+        )
+        for case in _LAYERS
+    ),
     *(replace(case, targets=f"mlx:fp32|{_QUANTIZING}") for case in _EXPERTS),
 ]
 

@@ -13,13 +13,14 @@ import torch
 
 from backends.mlx.backend import make_edge_config, make_partitioners, make_passes
 from backends.mlx.payload import reader
-from backends.mlx.quantization import MlxWeightFormat, int4, mxfp8, nvfp4
+from backends.mlx.quantization import AFFINE, MlxWeightFormat, mxfp8, nvfp4
 from harness import Case, Tester
 from harness.backend_api import GENERIC_SEMANTICS, Precision, Program, Recipe
 from harness.pytest_plugin.tests import sessions
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
+int4 = AFFINE["int4"]
 FORMATS = [int4, mxfp8, nvfp4]
 OPTIONS: dict[str, dict[str, Any]] = {
     "int4": {"mode": "affine", "bits": 4, "group_size": 32},
@@ -45,7 +46,8 @@ speed.install()  # three lowerings
 found = {}
 for name in ("int4", "mxfp8", "nvfp4"):
     model = torch.nn.Sequential(torch.nn.Embedding(16, 64), torch.nn.Linear(64, 32)).eval()
-    model = getattr(quantization, name)(model.requires_grad_(False))
+    weights = quantization.AFFINE.get(name) or getattr(quantization, name)
+    model = weights(model.requires_grad_(False))
     exported = torch.export.export(model, (torch.zeros(2, 3, dtype=torch.long),))
     lowered = to_edge_transform_and_lower(
         exported,

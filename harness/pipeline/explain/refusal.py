@@ -12,7 +12,7 @@ failure.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,8 +25,10 @@ from torch.export import ExportedProgram
 
 from harness.errors import AlteredByCall, MissingKernels, StageFailure
 from harness.execution.operators import op_name
+from harness.model.recipe import Recipe
 from harness.pipeline import stages
 from harness.pipeline.delegation import graph_modules
+from harness.pipeline.reference.assumed_precision import get_semantics
 from harness.pipeline.route import prepare
 from harness.pipeline.stages import LowerOptions
 from harness.pipeline.tester import Tester
@@ -76,6 +78,8 @@ def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
         missing = {name for name, kernel in kernels.items() if not kernel.has_out}
         if isinstance(failure.cause, MissingKernels):
             missing = set(failure.cause.names)
+        if _leaves_decoding(tester.recipe, missing):
+            return None
         if missing and (
             _needs_kernels_itself(tester.exported, missing, kernels)
             or missing <= _find_kernels(undelegated()).keys()
@@ -85,6 +89,14 @@ def _find_refusal(tester: Tester, failure: StageFailure) -> str | None:
     if dtypes and dtypes <= _find_unsupported_dtypes(undelegated()):
         return f"ExecuTorch's edge dialect has no tensors of {_join_names(dtypes)}"
     return None
+
+
+def _leaves_decoding(recipe: Recipe, missing: Set[str]) -> bool:
+    """Whether a missing kernel decodes weights of the recipe, which the target left to it."""
+    decoders = get_semantics(recipe).names()
+    return recipe.quantize_weights is not None and any(
+        name.partition(".")[0] in decoders for name in missing
+    )
 
 
 def _lower_without_backend(tester: Tester) -> ExportedProgram:

@@ -103,7 +103,7 @@ PROGRAMS: list[Limitation] = [
         error="cannot be broadcast",
     ),
     Limitation(
-        target="mlx:int4|mlx:mxfp8|mlx:nvfp4",
+        target="mlx:int*|mlx:mxfp8|mlx:nvfp4",
         case="quantized_embedding/one_token",
         reason="emit_quantized_gather (backends/mlx/builder/op_helpers.py) takes one row with a "
         "0-D index, which gives a vector, and mlx's dequantize takes matrices only. Workaround: "
