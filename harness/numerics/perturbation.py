@@ -33,6 +33,9 @@ from harness.numerics.kernels.products import compute
 from harness.numerics.operators import Operator
 from harness.numerics.perturbed_sums import PerturbedSums
 
+_FLOAT16_UNIT = unit_roundoff(torch.float16)
+_FLOAT16_SMALLEST = torch.finfo(torch.float16).tiny
+
 
 class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
     """Runs in float64 and perturbs every result by the amplitude of the target's rounding.
@@ -86,7 +89,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         factor = self._get_relative_amplitude(kind, operator.name)
         for tensor in leaves(out):
             if is_inexact(tensor):
-                self.perturb_result(tensor, None, factor)
+                self.perturb_result(tensor, self._get_rounded_size(tensor), factor)
         if operator.is_mutable:
             return out
         return self.limit_range(operator, out, args, kwargs)
@@ -265,6 +268,17 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         if kind is RoundingKind.DIVISION:
             return self.unit * self.precision.division_roundings
         return self.unit
+
+    def _get_rounded_size(self, result: torch.Tensor) -> torch.Tensor | None:
+        """Return the size that a result's rounding error is relative to; None for its own.
+
+        Subnormal numbers of float16 are rounded to multiples of the smallest one, which is an error
+        relative to the smallest normal number. Those of other dtypes are too small to matter.
+        """
+        if self.unit != _FLOAT16_UNIT or result.is_complex():
+            return None
+        size = result.abs()
+        return torch.where(size > 0, size.clamp_min(_FLOAT16_SMALLEST), size)
 
     def perturb_arguments(self, operator: Operator, args: Args) -> Args:
         """Perturb each argument by a backward error, the cost of range reduction and composition.

@@ -39,6 +39,7 @@ RECOGNISED = {
     "xnnpack_layer_used_twice": "NodeVisitor.define_tensor",
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
     "xnnpack_softmax_behind_convolution": "SoftmaxConfig.check_constraints",
+    "xnnpack_two_activations": "FuseActivationPass.call",
     "xnnpack_shared_dequantize": "drops floating-point readers",
 }
 """A part of the cause of the issue, by script."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import distinct, ints, nn_case, op, randn, values
+from suites.build import distinct, ints, nn_case, op, randn, uniform, values
 
 _INF = math.inf
 _SATURATED = (-_INF, -100.0, -30.0, 0.0, 30.0, 100.0, _INF)
@@ -27,6 +27,8 @@ CASES: list[Case] = [
     op("relu/channels_last", F.relu, randn(2, 3, 4, 5).channels_last()),
     op("relu/sliced", F.relu, randn(4, 6).sliced(0)),
     op("relu/rank5", F.relu, randn(2, 1, 3, 2, 4)),
+    op("relu/behind_relu6_of_product", lambda x, y: F.relu(F.relu6(x * y)),
+       uniform(-4, 4, 3, 8), uniform(1, 3, 3, 8)),
     op("relu6/2d", F.relu6, distinct(5, 7)),
     op("hardtanh/default", F.hardtanh, distinct(5, 7)),
     op("hardtanh/asymmetric", F.hardtanh, distinct(5, 7), min_val=-0.25, max_val=3.0),

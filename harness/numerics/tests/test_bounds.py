@@ -409,3 +409,11 @@ def test_coordinates_of_a_grid_are_of_its_dtype(mode: str, dtype: torch.dtype) -
     finer = F.grid_sample(x.float(), grid.float(), mode=mode, align_corners=False)
     assert judge(found, finer.to(dtype))
     assert not judge(found, found.eager[0][0].flip(0))
+
+
+def test_subnormal_numbers_of_float16_are_rounded_to_their_steps() -> None:
+    small = torch.linspace(1e-7, 6e-5, 2000)[None]
+    cast = reference(lambda x: x.half().float(), small)
+    assert judge(cast, small.half().float())
+    step = 2.0**-24
+    assert not judge(cast, small.half().float() + 2 * step)

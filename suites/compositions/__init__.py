@@ -1,0 +1,1 @@
+"""Operators behind each other, many short chains to a program."""
