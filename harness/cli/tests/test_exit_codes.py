@@ -42,6 +42,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "list tags": ("--op", "no_such_operator"),
     "list operators": ("--op", "no_such_operator"),
     "list targets": ("--op", "no_such_operator"),
+    "list settings": ("--no-such-option",),
     "list suites": ("--op", "no_such_operator"),
     "list limitations": ("--suites", "absent", "--write", "absent/page.md"),
     "passes bisect": ("no/cell@portable:fp32",),
