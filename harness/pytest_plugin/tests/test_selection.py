@@ -102,7 +102,7 @@ def test_patterns_and_words_name_targets() -> None:
         ),
         ("xnpack:*", "no backend matches 'xnpack'; did you mean 'xnnpack'?"),
         ("*:fp33", "no recipe matches 'fp33'; did you mean 'fp32'?"),
-        ("tosa:q*", "no recipe matches 'q*'; choose from fp, "),
+        ("tosa:q*", "no recipe matches 'q*'; choose from fp, int, fp_1_1, bf16, int_1_1, int_u55"),
         ("xnnpack:fp23", "no recipe 'fp23'; did you mean 'fp32'?"),
         ("*:fp32+cze", "did you mean 'cse'?"),
         ("x*nn:fp!", "is not a pattern of targets"),
