@@ -48,8 +48,7 @@ from .model.recipe import (
 )
 from .model.variations.setting import (
     Setting as Setting,
-    change_quantizer as change_quantizer,
-    find_float_refusal as find_float_refusal,
+    make_quantizer_setting as make_quantizer_setting,
 )
 from .numerics.formats.block_scaled import MxProduct as MxProduct
 from .numerics.formats.dequantize import (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-from harness.backend_api import Setting, change_quantizer, find_float_refusal
+from harness.backend_api import Setting, make_quantizer_setting
 
 # Each of these functions is copied into scripts.
 
@@ -37,16 +36,12 @@ def use_one_weight_scale(quantizer: Any) -> Any:
     return quantizer.set_global(dataclasses.replace(config, weight=weight))
 
 
-def _setting(about: str, change: Callable[[Any], Any]) -> Setting:
-    return Setting(about, "quantizer", partial(change_quantizer, change=change), find_float_refusal)
-
-
 SETTINGS: Mapping[str, Setting] = {
-    "io": _setting(
+    "io": make_quantizer_setting(
         "uses the codes -127 to 127 for inputs and outputs only (set_io)",
         quantize_inputs_and_outputs,
     ),
-    "one_weight_scale": _setting(
+    "one_weight_scale": make_quantizer_setting(
         "uses one scale for each weight (is_per_channel=False)", use_one_weight_scale
     ),
 }

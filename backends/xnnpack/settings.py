@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from harness.backend_api import Recipe, Setting, change_quantizer, find_float_refusal
+from harness.backend_api import Recipe, Script, Setting, make_quantizer_setting
 
-_PARTITION = "from executorch.backends.xnnpack.partition.xnnpack_partitioner import {}"
-_KINDS = (
-    "from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType"
+_IMPORTS = (
+    "from executorch.backends.xnnpack.partition.xnnpack_partitioner import "
+    "XnnpackDynamicallyQuantizedPartitioner",
+    "from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType",
 )
 _PASSES = "from executorch.backends.xnnpack.utils.configs import get_transform_passes"
 
 
-def _use_partitioners(recipe: Recipe, make: Callable[[], list[Any]], source: str) -> Recipe:
-    script = recipe.script and replace(
-        recipe.script,
-        imports=(
-            *recipe.script.imports,
-            _PARTITION.format("XnnpackDynamicallyQuantizedPartitioner"),
-            _KINDS,
-        ),
-        partitioners=source,
+class _Partitioner(NamedTuple):
+    """A partitioner as data.
+
+    Attributes:
+        name: its class.
+        precision: member of ``ConfigPrecisionType`` of the operators that it takes; empty for all.
+        per_op: make a delegate of each operator.
+    """
+
+    name: str = "XnnpackPartitioner"
+    precision: str = ""
+    per_op: bool = False
+
+    def make(self) -> Any:
+        """Create the partitioner."""
+        from executorch.backends.xnnpack.partition import xnnpack_partitioner
+        from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
+
+        options: dict[str, Any] = {"per_op_mode": True} if self.per_op else {}
+        if self.precision:
+            options["config_precisions"] = ConfigPrecisionType[self.precision]
+        return getattr(xnnpack_partitioner, self.name)(**options)
+
+    @property
+    def source(self) -> str:
+        """The same as a Python expression."""
+        options = ["per_op_mode=True"] if self.per_op else []
+        if self.precision:
+            options.append(f"config_precisions=ConfigPrecisionType.{self.precision}")
+        return f"{self.name}({', '.join(options)})"
+
+
+def _use_partitioners(recipe: Recipe, *wanted: _Partitioner) -> Recipe:
+    def change(script: Script) -> Script:
+        source = f"[{', '.join(each.source for each in wanted)}]"
+        return replace(script, imports=(*script.imports, *_IMPORTS), partitioners=source)
+
+    return replace(
+        recipe,
+        partitioners=lambda: [each.make() for each in wanted],
+        script=recipe.script and change(recipe.script),
     )
-    return replace(recipe, partitioners=make, script=script)
 
 
 def _quantizes_dynamically(recipe: Recipe) -> bool:
@@ -42,51 +73,21 @@ def _find_dynamic_refusal(recipe: Recipe) -> str | None:
 
 
 def _partition_by_operator(recipe: Recipe) -> Recipe:
-    def make() -> list[Any]:
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-        return [XnnpackPartitioner(per_op_mode=True)]
-
-    return _use_partitioners(recipe, make, "[XnnpackPartitioner(per_op_mode=True)]")
+    return _use_partitioners(recipe, _Partitioner(per_op=True))
 
 
 def _name_precision(recipe: Recipe) -> Recipe:
-    kind = "FP32" if recipe.quantizer is None else "STATIC_QUANT"
-
-    def make() -> list[Any]:
-        from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-        return [XnnpackPartitioner(config_precisions=ConfigPrecisionType[kind])]
-
-    source = f"[XnnpackPartitioner(config_precisions=ConfigPrecisionType.{kind})]"
-    return _use_partitioners(recipe, make, source)
+    precision = "FP32" if recipe.quantizer is None else "STATIC_QUANT"
+    return _use_partitioners(recipe, _Partitioner(precision=precision))
 
 
 def _merge_dynamic_partitions(recipe: Recipe) -> Recipe:
-    def make() -> list[Any]:
-        from executorch.backends.xnnpack.partition.config.xnnpack_config import ConfigPrecisionType
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-        kind = ConfigPrecisionType.DYNAMIC_QUANT
-        return [XnnpackPartitioner(config_precisions=kind), XnnpackPartitioner()]
-
-    kind = "ConfigPrecisionType.DYNAMIC_QUANT"
-    source = f"[XnnpackPartitioner(config_precisions={kind}), XnnpackPartitioner()]"
-    return _use_partitioners(recipe, make, source)
+    return _use_partitioners(recipe, _Partitioner(precision="DYNAMIC_QUANT"), _Partitioner())
 
 
 def _use_dynamic_partitioner(recipe: Recipe) -> Recipe:
-    def make() -> list[Any]:
-        from executorch.backends.xnnpack.partition.xnnpack_partitioner import (
-            XnnpackDynamicallyQuantizedPartitioner,
-            XnnpackPartitioner,
-        )
-
-        return [XnnpackDynamicallyQuantizedPartitioner(), XnnpackPartitioner()]
-
-    source = "[XnnpackDynamicallyQuantizedPartitioner(), XnnpackPartitioner()]"
-    return _use_partitioners(recipe, make, source)
+    dynamic = _Partitioner("XnnpackDynamicallyQuantizedPartitioner")
+    return _use_partitioners(recipe, dynamic, _Partitioner())
 
 
 def _run_transform_passes(recipe: Recipe) -> Recipe:
@@ -127,10 +128,6 @@ def leave_linear_in_float(quantizer: Any) -> Any:
     )
 
 
-def _quantizer_setting(about: str, change: Callable[[Any], Any]) -> Setting:
-    return Setting(about, "quantizer", partial(change_quantizer, change=change), find_float_refusal)
-
-
 SETTINGS: Mapping[str, Setting] = {
     "per_op": Setting(
         "makes a delegate of each operator (XnnpackPartitioner.per_op_mode)",
@@ -159,10 +156,10 @@ SETTINGS: Mapping[str, Setting] = {
     "transform_passes": Setting(
         "runs the backend's get_transform_passes()", "transform passes", _run_transform_passes
     ),
-    "operator_types": _quantizer_setting(
+    "operator_types": make_quantizer_setting(
         "quantizes linear, convolution and sums only (set_operator_type)", quantize_operator_types
     ),
-    "float_linear": _quantizer_setting(
+    "float_linear": make_quantizer_setting(
         "leaves linear layers in float (set_filter_function)", leave_linear_in_float
     ),
 }

@@ -89,8 +89,3 @@ class _MixedRecipes(Mapping[str, Recipe]):
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)
-
-
-def mix(parts: Sequence[Backend]) -> MixedBackend:
-    """Make a backend of several."""
-    return MixedBackend(tuple(parts))

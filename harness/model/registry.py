@@ -251,12 +251,12 @@ def backend(name: str) -> Backend:
         ConflictingBackends: two have the same name.
     """
     if SEVERAL in name:
-        parts = [backend(part) for part in name.split(SEVERAL)]
+        parts = tuple(backend(part) for part in name.split(SEVERAL))
         missing = next((part for part in parts if isinstance(part, MissingBackend)), None)
         if missing is not None:
             return MissingBackend(name, missing.reason)
         # Execution is above this layer.
-        mixed: Backend = importlib.import_module(_MIXED).mix(parts)
+        mixed: Backend = importlib.import_module(_MIXED).MixedBackend(parts)
         return mixed
     module_name, _, attribute = find_backend_path(name).partition(":")
     try:

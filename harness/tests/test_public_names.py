@@ -36,11 +36,10 @@ AUTHORS = [
     "KnowsLimitations", "LoadsDelegates", "Lowered", "MemoryMeter", "MxProduct", "OffersPasses",
     "OffersSettings", "OperatorSemantics", "PayloadConstants", "Precision", "Program",
     "QuantizedMatmul", "Recipe", "ReportsConstants", "RuntimeKernels", "Script",
-    "SelectsTargets", "Setting", "Specimen", "change_quantizer", "describe",
-    "describe_installed", "describe_unverified", "find_calibration_problem",
-    "find_float_refusal", "has_module", "installed_version", "is_sped_up",
-    "list_native_backends", "op_name", "past_defects", "report_defect", "run_native",
-    "torch_dtype",
+    "SelectsTargets", "Setting", "Specimen", "describe", "describe_installed",
+    "describe_unverified", "find_calibration_problem", "has_module", "installed_version",
+    "is_sped_up", "list_native_backends", "make_quantizer_setting", "op_name", "past_defects",
+    "report_defect", "run_native", "torch_dtype",
 ]  # fmt: skip
 
 

@@ -134,7 +134,7 @@ def _prefill(name: str, make: Callable[[], nn.Module], start: int = 0) -> Case:
 _PLAIN = ("llm_attention/decode", "llm_attention/prefill_grouped", "llm_attention/quantized")
 
 CASES = [
-    replace(case, plain_targets="*" if case.name in _PLAIN else "none")
+    replace(case, plain_targets="*" if case.name in _PLAIN else "")
     for case in (
         _decode("decode", Attention),
         _decode("decode_grouped", lambda: Attention(4, 2)),

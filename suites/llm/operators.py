@@ -97,7 +97,7 @@ def _case(name: str, make: Callable[[], nn.Module], *draw: Callable[[], Any]) ->
         build,
         calls=lambda: [tuple(each() for each in draw)],
         targets=TARGETS,
-        plain_targets="portable:fp32" if name in _PLAIN else "none",
+        plain_targets="portable:fp32" if name in _PLAIN else "",
         tags=frozenset({"llm"}),
     )
 

@@ -140,7 +140,7 @@ def _make_cases() -> list[Case]:
                 name=f"varied/{name.replace('/', '_')}",
                 tags=original.tags | {"varied"},
                 targets="|".join(spelled),
-                plain_targets="|".join(plain) or "none",
+                plain_targets="|".join(plain),
             )
         )
     return cases

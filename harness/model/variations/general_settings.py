@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.model.recipe import Lowered, Recipe, Script
@@ -14,8 +13,7 @@ from harness.model.variations.setting import (
     Setting,
     change_edge_config,
     change_emission,
-    change_quantizer,
-    find_float_refusal,
+    make_quantizer_setting,
     replace_script,
 )
 
@@ -206,17 +204,10 @@ def use_symmetric_codes(quantizer: Any) -> Any:
 
 
 def _find_quantizer_refusal(recipe: Recipe) -> str | None:
-    if (reason := find_float_refusal(recipe)) is not None or recipe.quantizer is None:
-        return reason
-    quantizer = recipe.quantizer()
+    quantizer = recipe.quantizer and recipe.quantizer()
     names = ("global_config", "set_global", "set_module_type")
     missing = [name for name in names if not hasattr(quantizer, name)]
     return f"its quantizer has no {missing[0]}" if missing else None
-
-
-def _quantizer_setting(about: str, change: Callable[[Any], Any]) -> Setting:
-    apply = partial(change_quantizer, change=change)
-    return Setting(about, "quantizer", apply, _find_quantizer_refusal)
 
 
 GENERAL_SETTINGS: Mapping[str, Setting] = {
@@ -261,11 +252,15 @@ GENERAL_SETTINGS: Mapping[str, Setting] = {
         _find_inline_refusal,
         _verify_inline,
     ),
-    "layer_types": _quantizer_setting(
-        "quantizes linear and convolution layers only (set_module_type)", quantize_layer_types
+    "layer_types": make_quantizer_setting(
+        "quantizes linear and convolution layers only (set_module_type)",
+        quantize_layer_types,
+        _find_quantizer_refusal,
     ),
-    "symmetric_codes": _quantizer_setting(
-        "uses the codes -127 to 127 for activations (act_qmin=-127)", use_symmetric_codes
+    "symmetric_codes": make_quantizer_setting(
+        "uses the codes -127 to 127 for activations (act_qmin=-127)",
+        use_symmetric_codes,
+        _find_quantizer_refusal,
     ),
 }
 """Settings that any recipe can have."""

@@ -85,19 +85,16 @@ def apply_passes(recipe: Recipe, target: Target, backend: Backend) -> Recipe:
 
     Args:
         recipe: the recipe.
-        target: the target; its added and omitted passes alone, without settings.
+        target: the target without its settings; the passes that it adds exist.
         backend: the backend.
 
     Raises:
-        UnknownTarget: a pass to add does not exist, or the recipe has no pass to leave out by that
-            name.
+        UnknownTarget: the recipe has no pass to leave out by that name.
     """
     if not target.passes:
         return recipe
     known = list_known_passes(backend)
     added, dropped = _split_passes(target.passes)
-    for name in added:
-        require_known(name, known, f"there is no pass {name!r} to add to {target.base}")
     if dropped - {ALL_PASSES}:
         runs = [pass_name(made) for made in recipe.transform_passes()]
         for name in sorted(dropped - {ALL_PASSES}):

@@ -7,7 +7,6 @@ judged like any other. In addition, a setting verifies that it took effect.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -59,8 +58,8 @@ def _verify_both(
     return verify
 
 
-def replace_script(recipe: Recipe, change: Callable[[Script], Script]) -> Script | None:
-    """Return a recipe's script after a change; None if it has none."""
+def replace_script(recipe: Recipe, change: Callable[[Script], Script | None]) -> Script | None:
+    """Return a recipe's script after a change; None if it has none, or if the change makes none."""
     return None if recipe.script is None else change(recipe.script)
 
 
@@ -82,16 +81,22 @@ def change_edge_config(recipe: Recipe, make: Callable[[], dict[str, Any]], sourc
     return replace(recipe, edge_config=edge_config, script=replace_script(recipe, change))
 
 
-def change_quantizer(recipe: Recipe, change: Callable[[Any], Any]) -> Recipe:
-    """Return a recipe whose quantizer is configured further.
+def make_quantizer_setting(
+    about: str,
+    change: Callable[[Any], Any],
+    find_refusal: Callable[[Recipe], str | None] = _suits_all,
+) -> Setting:
+    """Return a setting that configures a recipe's PT2E quantizer further.
 
     Args:
-        recipe: a recipe with a PT2E quantizer.
+        about: its effect, in a few words.
         change: takes the quantizer and returns it. Its source becomes a part of scripts, so it uses
             no global names but modules of the standard library.
+        find_refusal: returns why a recipe with a quantizer cannot have it, or None.
     """
-    make = recipe.quantizer
-    assert make is not None
+
+    def find_any_refusal(recipe: Recipe) -> str | None:
+        return "it has no quantizer" if recipe.quantizer is None else find_refusal(recipe)
 
     def rewrite(script: Script) -> Script:
         return replace(
@@ -100,17 +105,14 @@ def change_quantizer(recipe: Recipe, change: Callable[[Any], Any]) -> Recipe:
             quantizer=f"{change.__name__}({script.quantizer})",
         )
 
-    quantizer = functools.partial(_make_changed, make, change)
-    return replace(recipe, quantizer=quantizer, script=replace_script(recipe, rewrite))
+    def change_recipe(recipe: Recipe) -> Recipe:
+        make = recipe.quantizer
+        assert make is not None
+        return replace(
+            recipe, quantizer=lambda: change(make()), script=replace_script(recipe, rewrite)
+        )
 
-
-def _make_changed(make: Callable[[], Any], change: Callable[[Any], Any]) -> Any:
-    return change(make())
-
-
-def find_float_refusal(recipe: Recipe) -> str | None:
-    """Return why a recipe has no setting of a quantizer, or None."""
-    return None if recipe.quantizer is not None else "it has no quantizer"
+    return Setting(about, "quantizer", change_recipe, find_any_refusal)
 
 
 _EMISSION = "from executorch.exir import ExecutorchBackendConfig"
@@ -141,5 +143,5 @@ def change_emission(
             backend_config=f"dataclasses.replace({script.backend_config or _DEFAULT}, {source})",
         )
 
-    script = None if recipe.script is None else change(recipe.script)
+    script = replace_script(recipe, change)
     return replace(recipe, backend_config=backend_config, script=script)
