@@ -9,7 +9,7 @@ operator with the next layer into one instruction (``QuantizedMatmulNode``; for 
 format  codes                      block  scale                                         mode
 ======  =========================  =====  ============================================  ==========
 intN    signed integers of N bits  32     float32, symmetric, fitted by half-quadratic  affine
-                                          optimization; N is 2, 3, 4, 5, 6 or 8
+                                          optimization; N is 2, 4, 5, 6 or 8
 mxfp8   E4M3                       32     power of two (E8M0)                           mxfp8
 nvfp4   E2M1                       16     E4M3, and one float32 for the whole weight    nvfp4
 ======  =========================  =====  ============================================  ==========
@@ -202,9 +202,13 @@ AFFINE = {
         registered_by="torchao.quantization",
         experts=bits == 4,
     )
-    for bits in (2, 3, 4, 5, 6, 8)
+    for bits in (2, 4, 5, 6, 8)
 }
-"""The formats of signed integers, by name."""
+"""The formats of signed integers, by name.
+
+MLX has kernels for 3 bits as well, but ExecuTorch 1.5.1 refuses such a weight
+(``parse_dequant_node`` in ``backends/mlx/builder/op_helpers.py``).
+"""
 
 mxfp8 = MlxWeightFormat(
     "mxfp8",

@@ -247,7 +247,7 @@ CASES: list[Case] = [
     *(
         replace(
             case,
-            targets=f"{_QUANTIZING}|{_OTHER_BITS}|mlx:int3",
+            targets=f"{_QUANTIZING}|{_OTHER_BITS}",
             plain_targets="*" if case.name in _ALL_BITS_IN_A_PLAIN_RUN else _QUANTIZING,
         )
         for case in _LAYERS

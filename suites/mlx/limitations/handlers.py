@@ -15,17 +15,6 @@ _INTERPRETER = _SOURCE + "backends/mlx/runtime/MLXInterpreter.h"
 _WRONG = "elements exceed the bound"
 
 HANDLERS: list[Limitation] = [
-    # Weights
-    Limitation(
-        target="mlx:int3",
-        case="quantized_*",
-        reason="parse_dequant_node (builder/op_helpers.py) takes weights of 2, 4, 5, 6 and 8 bits, "
-        "although mlx has 3 as well. The weight is decoded outside the delegate, and the runtime "
-        "has no kernel for it.",
-        link=_HELPERS,
-        stage="to_executorch",
-        error="dequantize_affine",
-    ),
     # Literals
     Limitation(
         target="mlx:fp32",
