@@ -1,4 +1,4 @@
-"""``conform list``: cases, backends, limitations, settings."""
+"""``conform list``: cases, backends, limitations, fallback nodes, settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import SUITE_FOLDER, silence_vendors
+from harness.cli.common import SUITE_FOLDER, run_folder, silence_vendors
 from harness.record.target import TARGET_LIST_HELP
 
 if TYPE_CHECKING:
@@ -124,6 +124,41 @@ def _print_stale(suites: Path) -> None:
 
 
 @click.command()
+@run_folder
+@SUITE_FOLDER
+@click.option("--write", is_flag=True, help="Update fallbacks.json in the folders of the suites.")
+def fallbacks(folder: Path | None, suites: Path, write: bool) -> None:
+    """List the cells of RUN that leave nodes outside of their delegates.
+
+    Quantize and dequantize nodes do not count. With --write, later runs fail cells that leave more:
+    use it after the change of a suite or of ExecuTorch, and read the difference before you commit.
+    RUN is by default the newest in runs/.
+    """
+    silence_vendors()
+    from harness.cli.common import load_run
+    from harness.model.fallbacks import FILE, count_fallbacks, update_fallbacks
+
+    cells = load_run(folder).cells
+    if not write:
+        delegating = {cell.target for cell in cells if cell.delegation.delegates}
+        for cell in cells:
+            left = count_fallbacks(cell.delegation)
+            if left and cell.target in delegating:
+                listing = ", ".join(f"{number} {name}" for name, number in left.items())
+                click.echo(f"{cell.id}: {listing}")
+        return
+    from harness.session.discovery import load_suites
+
+    cases: dict[Path, list[str]] = {}
+    for suite in load_suites(suites):
+        cases.setdefault(suite.path.parent, []).extend(case.name for case in suite.cases)
+    ran = {cell.case for cell in cells}
+    for place, names in cases.items():
+        if ran.intersection(names) and update_fallbacks(place, cells, names):
+            click.echo(f"updated {place / FILE}")
+
+
+@click.command()
 def settings() -> None:
     """List the settings that a target can name, as in xnnpack:fp32+strict.
 
@@ -162,7 +197,8 @@ class _ListGroup(click.Group):
 
 @click.group("list", cls=_ListGroup)
 def listing() -> None:
-    """List cases, tags, operators, targets, suites, backends, settings or limitations.
+    """List cases, tags, operators, targets, suites, backends, settings, limitations or
+    fallback nodes.
 
     The default is cases.
     """
@@ -225,6 +261,7 @@ def cases(
 
 listing.add_command(backends)
 listing.add_command(limitations)
+listing.add_command(fallbacks)
 listing.add_command(settings)
 for _what in ("tags", "operators", "targets", "suites"):
     _counted = copy.copy(cases)

@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from harness.model.copies import (
     is_lazy,
     iterate_plain_state,
 )
+from harness.model.fallbacks import Fallbacks, find_lost_delegation
 from harness.model.seeding import seed_generators
+from harness.record.cell import Delegation
 from harness.record.target import Target, matches_target
 
 if TYPE_CHECKING:
@@ -205,8 +207,8 @@ class Case:
             plain run then selects all that match. Empty: every target that a run selects.
         plain_targets: globs over the targets that a plain run selects; the nightly run adds the
             others. ``--targets`` overrides it.
-        delegated: globs over the targets that delegate every operator of the case; a cell with a
-            fallback node fails there.
+        fallbacks: what targets leave outside of their delegates, as ``fallbacks.json`` of the suite
+            has it (:mod:`harness.model.fallbacks`); a cell that leaves more fails.
         vacuous: why the outputs cannot show an error (zeros, a constant), so that a pass is
             vacuous. Without a reason the case is expected to be conclusive
             (:mod:`harness.numerics.metrics.conclusiveness`).
@@ -231,7 +233,7 @@ class Case:
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"
-    delegated: str = ""
+    fallbacks: Mapping[str, Fallbacks] = field(default_factory=dict, hash=False, repr=False)
     vacuous: str = ""
     random_outputs: bool = False
     memory: float = 0.0
@@ -315,12 +317,10 @@ class Case:
             raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
         return Built(_prepare_for_inference(module), calls)
 
-    def find_undelegated(self, target: Target, operators: Iterable[str]) -> str | None:
-        """Return why these fallback operators break ``delegated``, or None."""
-        names = ", ".join(operators)
-        if not names or not matches_target(self.delegated, target):
-            return None
-        return f"not delegated, though the case says that the target does: {names}"
+    def find_lost_delegation(self, target: Target, delegation: Delegation) -> str | None:
+        """Return which nodes a program leaves beyond ``fallbacks``, or None."""
+        expected = self.fallbacks.get(str(target))
+        return None if expected is None else find_lost_delegation(expected, delegation)
 
     def _split_build(self, made: Any) -> tuple[torch.nn.Module, CallInputs]:
         """Split the result of a build into the module and the inputs of the first call."""

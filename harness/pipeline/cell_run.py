@@ -304,7 +304,7 @@ class CellRun:
         if options.on_lowered is not None:
             options.on_lowered(self.record(CellEnding(Status.LOWERED), sum(self.stages.values())))
         must_delegate = options.require_delegation or recipe.require_delegation
-        problem = tester.case.find_undelegated(tester.target, self.delegation.undelegated_ops)
+        problem = tester.case.find_lost_delegation(tester.target, self.delegation)
         if must_delegate and not self.delegation.delegates:
             problem = "nothing was delegated, and the target requires delegation"
         if problem is not None:

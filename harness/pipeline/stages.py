@@ -6,6 +6,7 @@ errors: the tester attributes errors to stages.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -90,6 +91,26 @@ def export(
         )
     _copy_written_buffers(program)
     return program
+
+
+def spread_variadic(module: torch.nn.Module, dynamic_shapes: Any) -> Any:
+    """Return the dynamic shapes of a module for the graph that it was exported to.
+
+    The graph has a parameter for each value of ``*args``, where the dynamic shapes of the module
+    have one entry for all.
+    """
+    parameters = inspect.signature(module.forward).parameters.values()
+    variadic = [each.name for each in parameters if each.kind is each.VAR_POSITIONAL]
+    if not dynamic_shapes or not variadic:
+        return dynamic_shapes
+    by_name = isinstance(dynamic_shapes, Mapping)
+    names = [each.name for each in parameters]
+    given = dynamic_shapes if by_name else dict(zip(names, dynamic_shapes, strict=False))
+    spread: dict[str, Any] = {}
+    for name, shapes in given.items():
+        each_value = enumerate(shapes) if name in variadic else ()
+        spread |= {f"{name}_{place}": shape for place, shape in each_value} or {name: shapes}
+    return spread if by_name else tuple(spread.values())
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class Tester(ExecutionStages, GraphChecks):
             program = stages.export(
                 graph,
                 self.built.inputs,
-                dynamic_shapes=exported.dynamic_shapes,
+                dynamic_shapes=stages.spread_variadic(self.built.module, exported.dynamic_shapes),
                 strict=exported.strict,
             )
             self._artifacts.put("quantize", replace(exported, program=program, graph=graph))

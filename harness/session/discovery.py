@@ -10,12 +10,13 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import CaseError, LimitationError, UnknownCell
 from harness.model import registry
 from harness.model.case import Case
+from harness.model.fallbacks import read_fallbacks
 from harness.model.limitation import Limitation, find_unmatched
 
 LIMITATIONS_MODULE = "limitations"
@@ -89,7 +90,7 @@ def load_suite(path: Path) -> Suite:
         LimitationError: an entry of the package matches no case on any known target.
     """
     name = _module_name(path)
-    cases = _cases(name)
+    cases = _cases(name, path.parent)
     package = name.rpartition(".")[0]
     _check_limitations(package, path.parent)
     return Suite(name, path, cases, _limitations(package), tuple(registry.limitations()))
@@ -102,7 +103,7 @@ def load_package_cases(folder: Path) -> list[Case]:
         CaseError: a module does not import.
     """
     files = (path for path in find_suite_files(folder) if path.parent == folder)
-    return [case for path in files for case in _cases(_module_name(path))]
+    return [case for path in files for case in _cases(_module_name(path), folder)]
 
 
 def load_suites(folder: Path) -> Iterator[Suite]:
@@ -170,7 +171,7 @@ def _module_name(path: Path) -> str:
 
 
 @functools.cache
-def _cases(module_name: str) -> tuple[Case, ...]:
+def _cases(module_name: str, folder: Path) -> tuple[Case, ...]:
     try:
         cases = importlib.import_module(module_name).CASES
     except Exception as error:
@@ -180,7 +181,17 @@ def _cases(module_name: str) -> tuple[Case, ...]:
     for name, number in Counter(case.name for case in cases).items():
         if number > 1:
             raise CaseError(f"{module_name} has {number} cases {name!r}; rename all but one")
-    return tuple(cases)
+    return tuple(_with_fallbacks(cases, folder))
+
+
+def _with_fallbacks(cases: Sequence[Case], folder: Path) -> Iterator[Case]:
+    """Give cases without fallbacks of their own those that the folder's file lists."""
+    targets = read_fallbacks(folder)
+    for case in cases:
+        if targets and not case.fallbacks:
+            fallbacks = {target: listed.get(case.name, {}) for target, listed in targets.items()}
+            case = replace(case, fallbacks=fallbacks)
+        yield case
 
 
 @functools.cache

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.crossings.build import Row, cross
+from suites.crossings.build import FLOAT_TARGETS, Row, cross
 
 FACTORS = {
     "operator": ("index", "put", "accumulate"),
     "indices": ("one", "equal", "broadcast", "apart", "three"),
-    "dtype": ("int64", "int32"),
+    "index": ("int64", "int32"),
     "source": ("input", "buffer", "constant"),
     "values": ("full", "one"),
 }
@@ -52,7 +52,7 @@ class Index(torch.nn.Module):
             if shape is not None:
                 count = torch.Size(shape).numel()
                 drawn = torch.randperm(_SIZES[dim])[:count].reshape(shape)
-                found.append(drawn.to(getattr(torch, self.row["dtype"])))
+                found.append(drawn.to(getattr(torch, self.row["index"])))
         return found
 
     def draw_values(self) -> torch.Tensor:
@@ -83,23 +83,16 @@ class Index(torch.nn.Module):
         return torch.ops.aten.index_put(x, index, values, accumulate)
 
 
-def _is_delegated(row: Row) -> bool:
-    """Whether Arm delegates all of a row: int64 in buffers alone, and no reading with None."""
-    has_int64 = row["dtype"] == "int64" and row["source"] != "buffer"
-    return not has_int64 and (row["operator"], row["indices"]) != ("index", "apart")
-
-
 def _make_case(name: str, row: Row) -> Case:
     def build() -> tuple[torch.nn.Module, tuple[object, ...]]:
         module = Index(row)
         given = module.draw() if row["source"] == "input" else []
         return module, (torch.randn(_SIZES), module.draw_values(), given)
 
-    delegated = "tosa:fp" if _is_delegated(row) else ""
-    return Case(name, build, tags=frozenset({"ops", "fp32"}), delegated=delegated)
+    return Case(name, build)
 
 
 # Arm delegates it, unlike the rows of the array that write by tensors of different sizes.
 _SIZES_DIFFER = dict(zip(FACTORS, ("put", "three", "int32", "input", "full"), strict=True))
 
-CASES: list[Case] = cross("index", FACTORS, allows, _make_case, "tosa:fp", [_SIZES_DIFFER])
+CASES: list[Case] = cross("index", FACTORS, allows, _make_case, FLOAT_TARGETS, [_SIZES_DIFFER])

@@ -1,7 +1,8 @@
 """Calls of overloads: of core ATen, and of operators that a backend claims.
 
 A case makes the calls of one overload with float32 tensors, or with other dtypes and empty tensors.
-Each call is an output under its text.
+Each call is an output under its text. Integer targets get a case of the calls that have no other
+dtype and no tensor of rank 0, so that one refused call does not hide the others.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from harness.model.registry import NIGHTLY
 from suites.overloads.program import Build, ParsedCall, parse_call
 
 TARGETS = {
-    "float32": "xnnpack:fp32|tosa:fp|mlx:fp32",
+    "float32": "xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|portable:fp32",
     # TOSA and Metal's runtime have no empty tensors, and few operators of other dtypes.
     "others": "xnnpack:fp32|mlx:fp32",
+    "quantized": "tosa:int",
 }
 """Targets by group."""
-_PLAIN = ("xnnpack:fp32", "tosa:fp", "mlx:fp32")
 APART = frozenset(
     "amax.default amin.default conv2d.default mean.dim split.Tensor split.default "
     "split_with_sizes.default sum.dim_IntList topk.default var.correction var.dim".split()
@@ -42,6 +43,13 @@ def find_group(call: ParsedCall) -> str:
     return "float32" if is_float32 and not any(0 in spec.shape for spec in specs) else "others"
 
 
+def _can_quantize(text: str) -> bool:
+    """Whether a quantizer takes all tensors of a call and its result."""
+    specs = [each.spec for each in parse_call(text).tensors]
+    fits = all(spec.dtype == torch.float32 and len(spec.shape) > 0 for spec in specs)
+    return bool(specs) and fits and "dtype=" not in text
+
+
 def _cases() -> Iterator[Case]:
     for overload, calls in json.loads(_CHOSEN.read_text(encoding="utf-8")).items():
         groups: dict[tuple[str, str], list[str]] = {}
@@ -50,6 +58,8 @@ def _cases() -> Iterator[Case]:
             is_apart = overload in APART and group == "float32"
             alone = f"call_{number}" if is_apart else group
             groups.setdefault((group, alone), []).append(text)
+            if group == "float32" and _can_quantize(text):
+                groups.setdefault(("quantized", "quantized"), []).append(text)
         for (group, variant), texts in groups.items():
             yield _make_case(f"overloads/{overload}/{variant}", overload, group, tuple(texts))
 
@@ -57,7 +67,8 @@ def _cases() -> Iterator[Case]:
 def _make_case(name: str, overload: str, group: str, texts: tuple[str, ...]) -> Case:
     # A checksum of the name, so that the share of the plain run does not depend on other cases.
     drawn = zlib.crc32(name.encode())
-    plain = _PLAIN[drawn // _SHARE % len(_PLAIN)] if drawn % _SHARE == 0 else ""
+    targets = TARGETS[group].split("|")
+    plain = targets[drawn // _SHARE % len(targets)] if drawn % _SHARE == 0 else ""
     return Case(
         name,
         Build(overload, texts),

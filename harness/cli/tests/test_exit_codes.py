@@ -43,6 +43,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "list operators": ("--op", "no_such_operator"),
     "list targets": ("--op", "no_such_operator"),
     "list settings": ("--no-such-option",),
+    "list fallbacks": ("absent",),
     "list suites": ("--op", "no_such_operator"),
     "list limitations": ("--suites", "absent", "--write", "absent/page.md"),
     "passes bisect": ("no/cell@portable:fp32",),

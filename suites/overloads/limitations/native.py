@@ -85,10 +85,10 @@ NATIVE: list[Limitation] = [
     *_SIZES,
     ops_limitation("xnnpack:fp32", "gelu/tanh", "gelu.default gelu_.default"),
     *make_limitations("xnnpack:fp32", _XNNPACK, _DELEGATE),
-    *make_limitations("xnnpack:fp32", _KERNELS, _ROWS),
+    *make_limitations("xnnpack:fp32|portable:fp32", _KERNELS, _ROWS),
     *(
         entry
-        for target in ("xnnpack:fp32", "tosa:fp", "mlx:fp32")
+        for target in ("xnnpack:fp32|portable:fp32", "tosa:fp", "mlx:fp32")
         for entry in make_limitations(
             target,
             "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_refs/__init__.py",
