@@ -11,13 +11,12 @@ import torch
 from harness import Case
 from harness.model.registry import NIGHTLY
 from harness.model.variations.covering import cover_pairs
-from suites.build import DTYPE_TAGS
+from suites.build import COARSE, DTYPE_TAGS
 
 PLAIN_SHARE = 10
 """A plain run has one of this many cases of a family."""
 FLOAT_TARGETS = "xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 DYNAMIC_TARGETS = "xnnpack:fp32|mlx:fp32|metal:fp32"
-INTEGER_TARGETS = "xnnpack:int8|tosa:int"
 
 Row = dict[str, Any]
 Allows = Callable[[Row], bool]
@@ -43,6 +42,7 @@ def cross(
     allows: Allows,
     make: Callable[[str, Row], Case],
     targets: str = "",
+    integer_targets: str = "xnnpack:int8|tosa:int",
     further: Sequence[Row] = (),
 ) -> list[Case]:
     """Return a case of each row: ``crossing_FAMILY/VALUE_VALUE_...``.
@@ -54,6 +54,7 @@ def cross(
         allows: whether a row is valid; it gets the values that are chosen so far.
         make: makes a case of a name and a row.
         targets: globs over the targets, separated by ``|``; empty for those of the dtype.
+        integer_targets: those of them that quantize; they take float dtypes.
         further: rows that matter although their pairs occur in others.
     """
     cases = []
@@ -63,8 +64,9 @@ def cross(
         tags = case.tags | {"ops", "crossing", DTYPE_TAGS[getattr(torch, dtype)]}
         tags |= {NIGHTLY} if place % PLAIN_SHARE else set()
         suited = DYNAMIC_TARGETS if row.get("size") == "dynamic" else FLOAT_TARGETS
-        suited += f"|{INTEGER_TARGETS}" if dtype.startswith("float") else ""
-        cases.append(replace(case, tags=tags, targets=targets or suited))
+        suited += f"|{integer_targets}" if dtype.startswith("float") else ""
+        vacuous = COARSE if row.get("operator") in ("eq", "any") else ""
+        cases.append(replace(case, tags=tags, targets=targets or suited, vacuous=vacuous))
     return cases
 
 
@@ -79,7 +81,7 @@ def prepare_input(values: torch.Tensor, layout: str) -> torch.Tensor:
     if layout == "channelslast":
         return values.to(memory_format=torch.channels_last)
     if layout == "transposed" and values.dim() > 1:
-        return values.transpose(0, -1).contiguous()
+        return values.transpose(0, -1).clone(memory_format=torch.contiguous_format)
     if layout == "sliced" and values.dim():
         return values.repeat_interleave(2, -1)
     return values

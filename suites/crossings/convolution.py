@@ -15,7 +15,7 @@ FACTORS = {
     "kernel": ("odd", "even"),
     "stride": ("stride1", "stride2"),
     "dilation": ("dilation1", "dilation2"),
-    "direction": ("forward", "transposed"),
+    "direction": ("conv", "deconv"),
     "bias": ("bias", "nobias"),
     "layout": ("contiguous", "channelslast", "transposed"),
     "then": ("alone", "relu", "relu6"),
@@ -25,7 +25,7 @@ _CHANNELS = 4
 
 def allows(row: Row) -> bool:
     """Whether torch has the convolution."""
-    padding, transposed = row.get("padding"), row.get("direction") == "transposed"
+    padding, transposed = row.get("padding"), row.get("direction") == "deconv"
     return not (
         (padding == "same" and row.get("stride") == "stride2")
         or (transposed and padding in ("same", "reflect"))
@@ -36,7 +36,7 @@ def allows(row: Row) -> bool:
 def make_module(row: Row) -> nn.Module:
     """Return the convolution, followed by its activation."""
     rank = int(row["rank"][0])
-    transposed = row["direction"] == "transposed"
+    transposed = row["direction"] == "deconv"
     kind = getattr(nn, f"Conv{'Transpose' if transposed else ''}{rank}d")
     padding = {"same": "same", "valid": 0 if transposed else "valid"}.get(row["padding"], 1)
     layer = kind(

@@ -74,8 +74,11 @@ def _make_case(name: str, row: Row) -> Case:
     is_integer = dtype.startswith("int")
 
     def draw(shape: tuple[int, ...], kind: str) -> torch.Tensor:
-        # Positive, so that powers and logarithms are finite and divisors are not zero.
-        drawn = torch.randint(1, 5, shape) if is_integer else torch.rand(shape) * 2 + 0.5
+        # Positive, for powers and divisors, and few values, some of which are equal. A tensor of
+        # one element has one in the middle: no result is then the same everywhere.
+        drawn = torch.randint(1, 5, shape) if is_integer else torch.randint(1, 6, shape) / 2
+        if drawn.numel() == 1:
+            drawn = torch.full(shape, _NUMBERS[dtype])
         return prepare_input(drawn.to(getattr(torch, kind)), row["layout"])
 
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:

@@ -95,4 +95,6 @@ def _make_case(name: str, row: Row) -> Case:
 # Arm delegates it, unlike the rows of the array that write by tensors of different sizes.
 _SIZES_DIFFER = dict(zip(FACTORS, ("put", "three", "int32", "input", "full"), strict=True))
 
-CASES: list[Case] = cross("index", FACTORS, allows, _make_case, FLOAT_TARGETS, [_SIZES_DIFFER])
+CASES: list[Case] = cross(
+    "index", FACTORS, allows, _make_case, FLOAT_TARGETS, further=[_SIZES_DIFFER]
+)
