@@ -19,7 +19,7 @@ from harness.model.registry import NIGHTLY
 from suites.overloads.program import Build, ParsedCall, parse_call
 
 TARGETS = {
-    "float32": "xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|portable:fp32",
+    "float32": "xnnpack:fp32|tosa:fp|mlx:fp32|portable:fp32",
     # TOSA and Metal's runtime have no empty tensors, and few operators of other dtypes.
     "others": "xnnpack:fp32|mlx:fp32",
     "quantized": "tosa:int",
@@ -59,7 +59,8 @@ def _cases() -> Iterator[Case]:
             alone = f"call_{number}" if is_apart else group
             groups.setdefault((group, alone), []).append(text)
             if group == "float32" and _can_quantize(text):
-                groups.setdefault(("quantized", "quantized"), []).append(text)
+                variant = f"quantized_{number}" if is_apart else "quantized"
+                groups.setdefault(("quantized", variant), []).append(text)
         for (group, variant), texts in groups.items():
             yield _make_case(f"overloads/{overload}/{variant}", overload, group, tuple(texts))
 

@@ -10,5 +10,6 @@ from harness import Limitation
 from suites.overloads.limitations.mlx import MLX
 from suites.overloads.limitations.native import NATIVE
 from suites.overloads.limitations.tosa import TOSA
+from suites.overloads.limitations.tosa_int import TOSA_INT
 
-LIMITATIONS: list[Limitation] = [*NATIVE, *TOSA, *MLX]
+LIMITATIONS: list[Limitation] = [*NATIVE, *TOSA, *TOSA_INT, *MLX]

@@ -15,6 +15,11 @@ _COLUMNS = (
     "tensor_util_portable.cpp). Workaround: `.contiguous()` behind nonzero."
 )
 
+_CROPS = (
+    "A negative padding crops, and check_constant_pad_args (util/kernel_ops_util.cpp) refuses it. "
+    "Workaround: slice the tensor."
+)
+
 _ROWS: list[Row] = [
     ("arange.default", "run", "Attempted to resize a static tensor",
      "op_arange.cpp rounds the number of elements in another way than export where the end is no "
@@ -30,8 +35,7 @@ _ROWS: list[Row] = [
      "added makes the result a float."),
     ("constant_pad_nd.default/others pad.default pad.default/others", "run",
      "Padding values must be non-negative",
-     "A negative padding crops, and check_constant_pad_args (util/kernel_ops_util.cpp) refuses it. "
-     "Workaround: slice the tensor."),
+     _CROPS),
     ("remainder.Scalar/others remainder.Tensor/others", "compare", "elements exceed the bound",
      "remainder_override (op_remainder.cpp) takes the sign of the dividend for integers, and ATen "
      "the sign of the divisor: silently wrong. Workaround: `x - torch.div(x, y, "
@@ -86,6 +90,9 @@ NATIVE: list[Limitation] = [
     ops_limitation("xnnpack:fp32", "gelu/tanh", "gelu.default gelu_.default"),
     *make_limitations("xnnpack:fp32", _XNNPACK, _DELEGATE),
     *make_limitations("xnnpack:fp32|portable:fp32", _KERNELS, _ROWS),
+    *make_limitations("portable:fp32", _KERNELS, [
+        ("constant_pad_nd.default", "run", "Padding values must be non-negative", _CROPS),
+    ]),
     *(
         entry
         for target in ("xnnpack:fp32|portable:fp32", "tosa:fp", "mlx:fp32")
