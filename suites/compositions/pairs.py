@@ -6,7 +6,8 @@ a chain is one element of a stacked input. Outputs are named ``PRODUCER_CONSUMER
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor, nn
 from harness import Case
 from harness.model.registry import NIGHTLY
 
-TARGETS = "xnnpack:fp32"
 SHAPE = (1, 4, 6, 6)
 """The shape of every value."""
 
@@ -90,29 +90,63 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 PRODUCERS = [*LAYERS, *BINARY, *CONSUMERS]
 
-WRONG: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("conv2d", "depthwise", "transposed_conv2d", "mean", "max_pool"), ("softmax",)),
-    "relu6": ("relu", "hardtanh"),
-}
-"""Consumers that XNNPACK gets wrong behind a producer. They are cases of their own, such as
-``_softmax/behind_convolution`` and ``relu/behind_relu6_of_product``: a limitation of a program
-would hide its other chains."""
+ALL = "*"
 
 
-def list_consumers(producer: str) -> dict[str, Chain]:
-    """Return the consumers behind a producer."""
-    left_out = WRONG.get(producer, ())
-    return {name: chain for name, chain in CONSUMERS.items() if name not in left_out}
+@dataclass(frozen=True)
+class Group:
+    """Targets with the same chains.
+
+    Attributes:
+        name: the first part of the names of its cases.
+        targets: globs over targets.
+        apart: consumers by producer that a target gets wrong or refuses. They are left out of the
+            programs, because a limitation of a program would hide its other chains. Consumers of
+            ``ALL`` are left out behind every producer.
+        without: producers without a program.
+        alone: chains among those left out that are programs of their own, with a limitation;
+            others have the same cause, or a case in another suite.
+    """
+
+    name: str
+    targets: str
+    apart: Mapping[str, Collection[str]]
+    without: Collection[str] = ()
+    alone: Collection[tuple[str, str]] = ()
+
+    def list_consumers(self, producer: str) -> list[str]:
+        """Return the names of the consumers behind a producer."""
+        left_out = {*self.apart.get(ALL, ()), *self.apart.get(producer, ())}
+        return [name for name in CONSUMERS if name not in left_out]
+
+    def make_cases(self) -> Iterator[Case]:
+        """Make the programs of the producers, and the chains that are alone."""
+        for producer in PRODUCERS:
+            if producer not in self.without:
+                chains = [(producer, consumer) for consumer in self.list_consumers(producer)]
+                yield self._make_case(producer, chains)
+        for producer, consumer in self.alone:
+            yield self._make_case(f"{producer}_then_{consumer}", [(producer, consumer)])
+
+    def _make_case(self, name: str, chains: list[tuple[str, str]]) -> Case:
+        def build() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+            shape = (len(chains), *SHAPE)
+            return Pairs(chains), (torch.randn(shape), torch.randn(shape))
+
+        is_plain = name == "mul" and self.name == "pairs"
+        tags = {"ops", "fp32", "composition", *(() if is_plain else (NIGHTLY,))}
+        return Case(f"{self.name}/{name}", build, tags=frozenset(tags), targets=self.targets)
 
 
 class Pairs(nn.Module):
-    """Runs one producer and each consumer on their own part of the stacked inputs."""
+    """Runs chains of a producer and a consumer, each on its own part of the stacked inputs."""
 
-    def __init__(self, producer: str) -> None:
+    def __init__(self, chains: Collection[tuple[str, str]]) -> None:
         super().__init__()
-        self.producer, self.consumers = producer, list_consumers(producer)
-        made = [LAYERS[producer]() for _ in self.consumers] if producer in LAYERS else []
-        self.layers = nn.ModuleList(made)
+        self.chains = chains
+        self.layers = nn.ModuleDict({
+            "_".join(chain): LAYERS[chain[0]]() for chain in chains if chain[0] in LAYERS
+        })  # fmt: skip
 
     def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         """Return the outputs by name.
@@ -122,24 +156,77 @@ class Pairs(nn.Module):
             y: second inputs of producers with two, of the same shape.
         """
         found = {}
-        for place, (name, consume) in enumerate(self.consumers.items()):
-            if self.layers:
-                value = self.layers[place](x[place])
-            elif self.producer in BINARY:
-                value = BINARY[self.producer](x[place], y[place])
+        for place, (producer, consumer) in enumerate(self.chains):
+            name = f"{producer}_{consumer}"
+            if producer in LAYERS:
+                value = self.layers[name](x[place])
+            elif producer in BINARY:
+                value = BINARY[producer](x[place], y[place])
             else:
-                value = CONSUMERS[self.producer](x[place])
-            found[f"{self.producer}_{name}"] = consume(value)
+                value = CONSUMERS[producer](x[place])
+            found[name] = CONSUMERS[consumer](value)
         return found
 
 
-def _make_case(producer: str) -> Case:
-    def build() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
-        shape = (len(list_consumers(producer)), *SHAPE)
-        return Pairs(producer), (torch.randn(shape), torch.randn(shape))
+_CONVOLUTIONS = ("conv2d", "depthwise", "transposed_conv2d")
+_TRANSPOSED_INSIDE = (*_CONVOLUTIONS, "avg_pool", "max_pool")
+"""Operators around which Arm's passes transpose images."""
 
-    tags = {"ops", "fp32", "composition", *(() if producer == "mul" else (NIGHTLY,))}
-    return Case(f"pairs/{producer}", build, tags=frozenset(tags), targets=TARGETS)
+GROUPS = [
+    Group(
+        "pairs",
+        "xnnpack:fp32|mlx:fp32",
+        # XNNPACK's defects are cases of suites/ops: ``_softmax/behind_convolution`` and
+        # ``relu/behind_relu6_of_product``.
+        {
+            **dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",)),
+            "relu6": ("relu", "hardtanh"),
+        },
+    ),
+    Group(
+        "pairs_int8",
+        "xnnpack:int8",
+        {ALL: ("slice",)},
+        alone=[("mul", "slice")],
+    ),
+    Group(
+        "pairs_tosa",
+        "tosa:fp",
+        # Arm's elu, tanh and numbers before a transposition have limitations in suites/ops and
+        # suites/crossings.
+        {ALL: ("elu", "tanh"), **dict.fromkeys(_TRANSPOSED_INSIDE, ("number_sub",))},
+        without=("elu", "tanh"),
+        alone=[("conv2d", "number_sub")],
+    ),
+    Group(
+        "pairs_tosa_int",
+        "tosa:int",
+        {
+            ALL: ("neg",),
+            **dict.fromkeys(("conv2d", "depthwise"), ("relu6", "mul_number", "number_sub")),
+            **dict.fromkeys(
+                ("transposed_conv2d", "permute", "channels_inside", "avg_pool", "max_pool"),
+                ("number_sub",),
+            ),
+            "number_sub": ("permute", "channels_inside", "max_pool"),
+            **dict.fromkeys(("sigmoid", "tanh"), ("where", "avg_pool")),
+        },
+        without=("neg",),
+        alone=[
+            ("relu", "neg"),
+            ("conv2d", "mul_number"),
+            ("conv2d", "number_sub"),
+            ("sigmoid", "where"),
+            ("sigmoid", "avg_pool"),
+        ],
+    ),
+    Group(
+        "pairs_metal",
+        "metal:fp32",
+        # Metal's convolutions of images and its elu have limitations in suites/ops.
+        {ALL: ("elu",)},
+        without=("elu", *_CONVOLUTIONS),
+    ),
+]
 
-
-CASES = [_make_case(producer) for producer in PRODUCERS]
+CASES = [case for group in GROUPS for case in group.make_cases()]

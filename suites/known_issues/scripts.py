@@ -30,6 +30,7 @@ RECOGNISED = {
     "runtime_remainder": "remainder_override",
     "runtime_sum_of_scalar": "The sum of a scalar",
     "tosa_log1p_of_negatives": "DecomposeLog1pPass selects",
+    "tosa_neg_of_relu": "negates values without their scale",
     "tosa_transposed_beside_constant": "drop a transposition",
     "tosa_view_before_slice": "the wrong part of a joint projection",
     "xnnpack_clamp_bool": "clamp whose bound is a bool",

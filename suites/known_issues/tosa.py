@@ -88,6 +88,11 @@ TOSA: list[KnownIssue] = [
         error="transposed|permuted",
     ),
     finding(
+        "Arm's quantizer negates values without their scale",
+        "`x * -1`",
+        target=_INT, stage="compare", outcome=MISMATCH, op="neg", error="exceed the bound",
+    ),
+    finding(
         "Arm's TOSA reads the wrong part of a joint projection for several batches",
         "bring the part to the front first, `qkv.permute(2, 0, 3, 4, 1)[1]`",
         target=_BOTH, stage="compare", outcome=MISMATCH, op="matmul|bmm|expand",

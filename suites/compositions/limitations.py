@@ -1,0 +1,75 @@
+"""Limitations of the chains that are programs of their own."""
+
+from __future__ import annotations
+
+from harness import Limitation, Status
+
+_SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
+_ARM = _SOURCE + "arm/"
+
+LIMITATIONS: list[Limitation] = [
+    Limitation(
+        target="tosa:int",
+        case="pairs_tosa_int/relu_then_neg",
+        reason="The quantizer means to give a negation the parameters of its input. Behind an "
+        "operator that shares those of its own input (relu, clamp, permute, pooling) the output "
+        "gets a scale of its own, and NegVisitor writes a NEGATE, which has none: results are "
+        "silently scaled. Workaround: `x * -1`.",
+        link=_ARM + "quantizer/quantization_annotator.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:int",
+        case="pairs_tosa_int/conv2d_then_mul_number",
+        reason="FoldScalarMulIntoConvPass multiplies the weights of the convolution before a product "
+        "with a number in place, in the module that was exported: the quantizer changes the "
+        "caller's float model. Workaround: quantize a copy, copy.deepcopy(module).",
+        link=_ARM + "_passes/fold_scalar_mul_into_conv_pass.py",
+        stage="quantize",
+        error="changed what it was given",
+    ),
+    Limitation(
+        target="tosa:fp|tosa:int",
+        case="pairs_tosa/conv2d_then_number_sub|pairs_tosa_int/conv2d_then_number_sub",
+        reason="PropagateViewCopyPermuteUpPass._can_move_through_elementwise lets a transposition "
+        "cross an operator with one operand whose layout matters, and _move_node places it before "
+        "the first operand, here a number, where it is then dropped: results are silently "
+        "transposed. Around a convolution Arm's passes transpose the image. Workaround: "
+        "`-(x - number)`.",
+        link=_SOURCE + "transforms/propagate_view_copy_permute_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:int",
+        case="pairs_tosa_int/sigmoid_then_where",
+        reason="No Arm pass quantizes the other operand of a selection whose first one has the "
+        "fixed parameters of a sigmoid or tanh.",
+        link=_ARM + "quantizer/quantization_annotator.py",
+        stage="lower",
+        error="Expected matching dtypes but got torch.int8 and torch.float32",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="pairs_tosa_int/sigmoid_then_avg_pool",
+        reason="An average pooling shares the parameters of its input. Behind a sigmoid or tanh, "
+        "whose parameters are fixed, its input stays float32, which TOSA's integer profile does "
+        "not pool. Workaround: pool before the activation.",
+        link=_ARM + "quantizer/quantization_annotator.py",
+        stage="lower",
+        error="Unsupported input dtype torch.float32",
+    ),
+    Limitation(
+        target="xnnpack:int8",
+        case="pairs_int8/mul_then_slice",
+        reason="Behind a slice the quantizer annotates the result of a pad and not its input. The "
+        "delegate then has a StaticConstantPad from float32 to int8, which XNNPACK refuses. "
+        "Workaround: pad before the quantized operator.",
+        link=_SOURCE + "xnnpack/operators/op_static_constant_pad.py",
+        stage="run",
+        error="Failed to create StaticConstantPad",
+    ),
+]
