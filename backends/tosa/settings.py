@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from harness.backend_api import Setting, make_quantizer_setting
+from harness.backend_api import Recipe, Setting, make_quantizer_setting
 
 # Each of these functions is copied into scripts.
 
@@ -36,6 +36,17 @@ def use_one_weight_scale(quantizer: Any) -> Any:
     return quantizer.set_global(dataclasses.replace(config, weight=weight))
 
 
+def quantize_for_training(quantizer: Any) -> Any:
+    """Quantize with the configuration for training."""
+    from executorch.backends.arm.quantizer import get_symmetric_quantization_config
+
+    return quantizer.set_global(get_symmetric_quantization_config(is_qat=True))
+
+
+def _find_other_codes(recipe: Recipe) -> str | None:
+    return None if recipe.name.startswith("int") and recipe.name != "int16" else "it is not int8"
+
+
 SETTINGS: Mapping[str, Setting] = {
     "io": make_quantizer_setting(
         "uses the codes -127 to 127 for inputs and outputs only (set_io)",
@@ -43,5 +54,11 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "one_weight_scale": make_quantizer_setting(
         "uses one scale for each weight (is_per_channel=False)", use_one_weight_scale
+    ),
+    "qat": make_quantizer_setting(
+        "prepares for quantization-aware training (prepare_qat_pt2e), without training",
+        quantize_for_training,
+        _find_other_codes,
+        qat=True,
     ),
 }

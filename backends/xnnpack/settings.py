@@ -128,6 +128,17 @@ def leave_linear_in_float(quantizer: Any) -> Any:
     )
 
 
+def quantize_for_training(quantizer: Any) -> Any:
+    """Quantize with the configuration for training."""
+    import torch
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer
+
+    per_channel = quantizer.global_config.weight.qscheme == torch.per_channel_symmetric
+    return quantizer.set_global(
+        xnnpack_quantizer.get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=True)
+    )
+
+
 SETTINGS: Mapping[str, Setting] = {
     "per_op": Setting(
         "makes a delegate of each operator (XnnpackPartitioner.per_op_mode)",
@@ -161,5 +172,11 @@ SETTINGS: Mapping[str, Setting] = {
     ),
     "float_linear": make_quantizer_setting(
         "leaves linear layers in float (set_filter_function)", leave_linear_in_float
+    ),
+    "qat": make_quantizer_setting(
+        "prepares for quantization-aware training (prepare_qat_pt2e), without training",
+        quantize_for_training,
+        _find_dynamic_refusal,
+        qat=True,
     ),
 }

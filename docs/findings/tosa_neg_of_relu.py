@@ -1,4 +1,4 @@
-"""Arm's quantizer gives a negation another scale than its input, and TOSA's NEGATE does not rescale."""
+"""Arm's quantizer gives a negation another scale than its input, and NEGATE has none."""
 
 import torch
 from common import Observation, main

@@ -87,6 +87,7 @@ class Script:
         backend_config: expression of the configuration of emission; empty for the default.
         strict: export with Dynamo.
         quantizer: expression of the PT2E quantizer; empty for none.
+        qat: prepare with ``prepare_qat_pt2e``.
         preamble: definitions that the expressions use, and statements that run first.
         delegate: the delegate's name in the runtime's registry that execution needs; empty for
             none.
@@ -103,6 +104,7 @@ class Script:
     backend_config: str = ""
     strict: bool = False
     quantizer: str = ""
+    qat: bool = False
     preamble: str = ""
     delegate: str = ""
     run: str = ""
@@ -179,6 +181,7 @@ class Recipe:
         precision: the rounding model of the target, from which bounds are derived.
         dtype: name of the floating dtype that module and inputs are cast to.
         quantizer: makes a PT2E quantizer; None for no quantization.
+        qat: prepare for quantization-aware training, with ``prepare_qat_pt2e``; nothing is trained.
         quantize_weights: quantizes the weights of the module before export, in place or not.
         partitioners: makes the partitioners, in order.
         transform_passes: makes the passes that run before partitioning.
@@ -208,6 +211,7 @@ class Recipe:
     precision: Precision
     dtype: str = "float32"
     quantizer: Callable[[], Any] | None = None
+    qat: bool = False
     quantize_weights: Callable[[torch.nn.Module], torch.nn.Module] | None = None
     partitioners: Callable[[], list[Partitioner]] = _nothing
     transform_passes: Callable[[], list[Any]] = _nothing

@@ -150,20 +150,27 @@ def quantize(
     return convert(prepare(exported, quantizer), calibration)
 
 
-def prepare(exported: ExportedProgram, quantizer: Any) -> torch.fx.GraphModule:
+def prepare(
+    exported: ExportedProgram, quantizer: Any, *, qat: bool = False
+) -> torch.fx.GraphModule:
     """Let a quantizer rewrite and annotate a program, and insert observers.
 
     Args:
         exported: the float program; it shares its state with the module that was exported.
         quantizer: a PT2E quantizer.
+        qat: prepare for training: with fake quantization, and batch norms that could still learn.
 
     Returns:
         The rewritten float graph with its observers. It shares the state of ``exported``.
     """
-    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
+    from torchao.quantization.pt2e import move_exported_model_to_eval
+    from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e, prepare_qat_pt2e
 
     # Guards are call_module nodes, which annotation passes of some backends reject.
-    prepared: torch.fx.GraphModule = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    module = exported.module(check_guards=False)
+    prepared: torch.fx.GraphModule = (prepare_qat_pt2e if qat else prepare_pt2e)(module, quantizer)
+    if qat:
+        move_exported_model_to_eval(prepared)  # as after training
     return prepared
 
 

@@ -181,7 +181,7 @@ class Tester(ExecutionStages, GraphChecks):
         with self._vendor_stage("quantize", "prepare"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
-            prepared = stages.prepare(exported.program, quantizer)
+            prepared = stages.prepare(exported.program, quantizer, qat=self.recipe.qat)
         self.intermediates = self._compare_forms(exported.program, prepared)
         with self._vendor_stage("quantize", "convert"):
             graph = stages.convert(prepared, calibration or self.built.calls)

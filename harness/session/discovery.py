@@ -200,11 +200,14 @@ def _limitations(package: str) -> tuple[Limitation, ...]:
         return ()
     name = f"{package}.{LIMITATIONS_MODULE}"
     try:
-        return tuple(importlib.import_module(name).LIMITATIONS)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name == name:
             return ()
         raise CaseError(f"{name} does not import: {error}") from error
+    if not hasattr(module, "LIMITATIONS"):
+        raise CaseError(f"{name} has no list LIMITATIONS; add one, or remove the module")
+    return tuple(module.LIMITATIONS)
 
 
 @functools.cache

@@ -23,7 +23,7 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="pairs_tosa_int/conv2d_then_mul_number",
-        reason="FoldScalarMulIntoConvPass multiplies the weights of the convolution before a product "
+        reason="FoldScalarMulIntoConvPass multiplies the weights of a convolution before a product "
         "with a number in place, in the module that was exported: the quantizer changes the "
         "caller's float model. Workaround: quantize a copy, copy.deepcopy(module).",
         link=_ARM + "_passes/fold_scalar_mul_into_conv_pass.py",

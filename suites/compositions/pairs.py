@@ -186,7 +186,10 @@ GROUPS = [
     Group(
         "pairs_int8",
         "xnnpack:int8",
-        {ALL: ("slice",)},
+        {
+            ALL: ("slice",),
+            **dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",)),
+        },
         alone=[("mul", "slice")],
     ),
     Group(

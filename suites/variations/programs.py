@@ -76,7 +76,7 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
         **_DIM_ORDER,
         **_DELEGATES,
         **_XNNPACK,
-        "quantizer": (*_QUANTIZER, "operator_types", "float_linear"),
+        "quantizer": (*_QUANTIZER, "operator_types", "float_linear", "qat"),
     },
     "xnnpack:int8_dynamic": {
         **_GENERAL,
@@ -90,7 +90,7 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
         **_GENERAL,
         **_DIM_ORDER,
         **_DELEGATES,
-        "quantizer": (*_QUANTIZER, "io", "one_weight_scale"),
+        "quantizer": (*_QUANTIZER, "io", "one_weight_scale", "qat"),
     },
 }
 """The settings of each choice of a target: what ``list_choices`` returns, which a test compares.

@@ -41,9 +41,9 @@ TARGETS = [
     for text, names in {
         "portable:fp32": "strict skip_dim_order preserve_ops naive_memory unplanned_io view_copies",
         "xnnpack:fp32": "inline_delegates per_op transform_passes",
-        "xnnpack:int8": "layer_types symmetric_codes operator_types float_linear",
+        "xnnpack:int8": "layer_types symmetric_codes operator_types float_linear qat",
         "xnnpack:int8_dynamic": "merged_dynamic",
-        "tosa:int": "layer_types symmetric_codes io one_weight_scale",
+        "tosa:int": "layer_types symmetric_codes io one_weight_scale qat",
     }.items()
     for name in names.split()
 ]

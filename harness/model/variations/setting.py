@@ -85,6 +85,8 @@ def make_quantizer_setting(
     about: str,
     change: Callable[[Any], Any],
     find_refusal: Callable[[Recipe], str | None] = _suits_all,
+    *,
+    qat: bool = False,
 ) -> Setting:
     """Return a setting that configures a recipe's PT2E quantizer further.
 
@@ -93,6 +95,7 @@ def make_quantizer_setting(
         change: takes the quantizer and returns it. Its source becomes a part of scripts, so it uses
             no global names but modules of the standard library.
         find_refusal: returns why a recipe with a quantizer cannot have it, or None.
+        qat: prepare the program for training, with ``prepare_qat_pt2e``.
     """
 
     def find_any_refusal(recipe: Recipe) -> str | None:
@@ -103,13 +106,17 @@ def make_quantizer_setting(
             script,
             preamble=f"{script.preamble}\n\n{inspect.getsource(change)}".lstrip(),
             quantizer=f"{change.__name__}({script.quantizer})",
+            qat=qat,
         )
 
     def change_recipe(recipe: Recipe) -> Recipe:
         make = recipe.quantizer
         assert make is not None
         return replace(
-            recipe, quantizer=lambda: change(make()), script=replace_script(recipe, rewrite)
+            recipe,
+            quantizer=lambda: change(make()),
+            qat=qat,
+            script=replace_script(recipe, rewrite),
         )
 
     return Setting(about, "quantizer", change_recipe, find_any_refusal)

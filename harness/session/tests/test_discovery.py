@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.errors import CaseError
 from harness.pytest_plugin.items import pause_garbage_collector
-from harness.session.discovery import is_suite
+from harness.session.discovery import is_suite, load_suite
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,13 @@ def test_the_garbage_collector_rests_while_items_are_collected(enabled: bool) ->
         assert gc.isenabled() is enabled
     finally:
         (gc.enable if was else gc.disable)()
+
+
+def test_a_module_of_limitations_without_a_list_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "suites_without_list"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "limitations.py").write_text("OTHERS = []\n")
+    (folder / "cases.py").write_text("CASES = []\n")
+    with pytest.raises(CaseError, match=r"suites_without_list\.limitations has no list LIMITATIONS"):
+        load_suite(folder / "cases.py")

@@ -169,8 +169,11 @@ def _imports(text: str) -> Iterator[str]:
     if "TorchDispatchMode" in text:
         yield "from torch.utils._python_dispatch import TorchDispatchMode"
     yield "from torch.utils._pytree import tree_map"
-    if "prepare_pt2e" in text:
-        yield "from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e"
+    if "move_exported_model_to_eval" in text:
+        yield "from torchao.quantization.pt2e import move_exported_model_to_eval"
+    for prepare in ("prepare_pt2e", "prepare_qat_pt2e"):
+        if f"{prepare}(" in text:
+            yield f"from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, {prepare}"
 
 
 def _is_used(line: str, text: str) -> bool:
@@ -221,7 +224,10 @@ def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
         number = len(cell.tester.built.calls)
         yield "    exported = export(Model().eval())"
         yield "    module = exported.module(check_guards=False)"
-        yield f"    prepared = prepare_pt2e(module, {script.quantizer})"
+        prepare = "prepare_qat_pt2e" if script.qat else "prepare_pt2e"
+        yield f"    prepared = {prepare}(module, {script.quantizer})"
+        if script.qat:
+            yield "    move_exported_model_to_eval(prepared)  # as after training"
         yield f"    for call in CALLS[:{number}]:"
         yield "        prepared(*call)"
         yield "    return convert_pt2e(prepared)\n\n"
