@@ -60,10 +60,10 @@ def test_the_garbage_collector_rests_while_items_are_collected(enabled: bool) ->
 
 
 def test_a_module_of_limitations_without_a_list_is_named(tmp_path: Path) -> None:
-    folder = tmp_path / "suites_without_list"
+    folder = tmp_path / "without_list"
     folder.mkdir()
     (folder / "__init__.py").touch()
     (folder / "limitations.py").write_text("OTHERS = []\n")
     (folder / "cases.py").write_text("CASES = []\n")
-    with pytest.raises(CaseError, match=r"suites_without_list\.limitations has no list LIMITATIONS"):
+    with pytest.raises(CaseError, match=r"without_list\.limitations has no list LIMITATIONS"):
         load_suite(folder / "cases.py")
