@@ -129,7 +129,7 @@ def test_every_command_for_a_suite_works(environment: Path, suite: Path) -> None
     assert page.name == "report.html"
     assert page.exists()
     assert (suite / "runs" / "after" / "cells.jsonl").read_text().count("\n") == 3
-    assert "mine/linear" in _of(said, "conform list")
+    assert "mine/linear" in _of(said, "conform list --suites")
 
 
 @nightly
@@ -151,12 +151,12 @@ from pathlib import Path
 
 import torch
 
-from harness import Case, Cell, CellFolder, CellOptions, MemoryMeter, SharedCaseWork, Target
+from harness import Case, Cell, CellFolder, CellOptions, SharedCaseWork, Target
 from harness import check, run_cell, trace
 
 case = Case.from_module("my_linear", torch.nn.Linear(32, 64), (torch.randn(4, 32),))
 folder, target = CellFolder(Path("kept")), Target.parse("xnnpack:fp32")
-options = CellOptions(cell_folder=folder, meter=MemoryMeter())
+options = CellOptions(cell_folder=folder)
 cell: Cell = run_cell(case, target, options=options)
 cells: list[Cell] = check(torch.nn.ReLU(), (torch.randn(3),), targets=["xnnpack:fp32"])
 bound: float = cell.numerics[0].bound
