@@ -136,6 +136,7 @@ class Metal:
 
     name = "metal"
     delegate = DELEGATE
+    # Not fp16: the runtime refuses float16 tensors (validate_dtype in runtime/shims/utils.cpp).
     recipes = {
         "fp32": _make_recipe("fp32", FLOAT32),
         "bf16": _make_recipe("bf16", BFLOAT16, "bfloat16"),

@@ -178,7 +178,9 @@ def test_the_wheel_has_types_and_no_tests(environment: Path, tmp_path: Path) -> 
     assert len(files) > 500
     assert not [path for path in files if "tests" in path.parts or path.name == "conftest.py"]
     (tmp_path / "typed.py").write_text(_TYPED)
-    mypy = [sys.executable, "-m", "mypy", "-n", "0", "--strict", "--python-executable"]
+    # No configuration: mypy would take one from a folder above.
+    mypy = [sys.executable, "-m", "mypy", "-n", "0", "--strict", "--config-file="]
+    mypy.append("--python-executable")
     done = subprocess.run(
         [*mypy, environment / "python", "typed.py"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
