@@ -174,6 +174,7 @@ def test_the_wheel_has_types_and_no_tests(environment: Path, tmp_path: Path) -> 
     site = next((environment.parent / "lib").glob("python*/site-packages"))
     ours = [site / name for name in ("harness", "backends", "reports", "suites")]
     assert all((package / "py.typed").exists() for package in ours)
+    assert (site / "suites" / "ops" / "fallbacks.json").exists()
     files = [path for package in ours for path in package.rglob("*.py")]
     assert len(files) > 500
     assert not [path for path in files if "tests" in path.parts or path.name == "conftest.py"]
