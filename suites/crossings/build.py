@@ -63,6 +63,7 @@ def cross(
         dtype = row.get("dtype", "float32")
         tags = case.tags | {"ops", "crossing", DTYPE_TAGS[getattr(torch, dtype)]}
         tags |= {NIGHTLY} if place % PLAIN_SHARE else set()
+        tags |= {"empty"} if row.get("inputs") == "empty" else set()
         suited = DYNAMIC_TARGETS if row.get("size") == "dynamic" else FLOAT_TARGETS
         suited += f"|{integer_targets}" if dtype.startswith("float") else ""
         vacuous = COARSE if row.get("operator") in ("eq", "any") else ""

@@ -1,4 +1,4 @@
-"""A case's tags describe its inputs correctly."""
+"""A case's tags describe its inputs, and expected fallbacks belong to cases that exist."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from backends.mlx import codegen
-from harness import Case
+from harness import Case, Target
+from harness.model import registry
+from harness.model.fallbacks import read_fallbacks
 from harness.session.discovery import load_suites
 from suites.build import Input, bools, full, ints, op, randn, uniform, values, zeros
 
+SUITES = Path(__file__).resolve().parents[2] / "suites"
 F16, BF16, I32 = torch.float16, torch.bfloat16, torch.int32
 
 
@@ -67,9 +70,8 @@ def test_inputs_with_infinite_extremes_get_the_tag_nonfinite() -> None:
 @pytest.mark.nightly
 def test_the_tags_of_all_cases_are_true() -> None:
     codegen.install()  # some modules of suites/mlx are upstream's
-    folder = Path(__file__).resolve().parents[2] / "suites"
     untrue = []
-    for case in (case for suite in load_suites(folder) for case in suite.cases):
+    for case in (case for suite in load_suites(SUITES) for case in suite.cases):
         if "ops" not in case.tags:
             continue
         leaves = tree_leaves(case.make().calls)
@@ -80,3 +82,17 @@ def test_the_tags_of_all_cases_are_true() -> None:
         }
         untrue += [(case.name, tag) for tag, fact in facts.items() if fact != (tag in case.tags)]
     assert not untrue
+
+
+def test_expected_fallbacks_belong_to_cases_and_targets_that_exist() -> None:
+    codegen.install()  # some modules of suites/mlx are upstream's
+    cases: dict[Path, set[str]] = {}
+    for suite in load_suites(SUITES):
+        cases.setdefault(suite.path.parent, set()).update(case.name for case in suite.cases)
+    files = {path.parent for path in SUITES.rglob("fallbacks.json")}
+    assert len(files) > 10
+    assert files <= cases.keys()
+    for folder in files:
+        for target, listed in read_fallbacks(folder).items():
+            assert registry.recipe(Target.parse(target))
+            assert not listed.keys() - cases[folder], (folder, target)
