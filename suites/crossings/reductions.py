@@ -70,7 +70,7 @@ def _make_case(name: str, row: Row) -> Case:
     def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
         shape = _SHAPE[-row["rank"] :]
         drawn = torch.randperm(torch.Size(shape).numel()).reshape(shape) - 100
-        values = drawn if row["dtype"].startswith("int") else torch.randn(shape)
+        values = drawn if row["dtype"].startswith("int") else torch.randn(shape) + 1
         if row["operator"] == "any":  # mostly zeros, so that the result is not the same everywhere
             values = values * (torch.rand(shape) < 0.25)
         x = values.to(getattr(torch, row["dtype"]))
