@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from harness import Limitation, Status, is_installed_within
 from harness.record.target import Target, matches_any_glob, matches_target
@@ -18,7 +19,9 @@ def variants(operator: str, names: str) -> str:
     return "|".join(f"{operator}/{name}" for name in names.split())
 
 
-def copy_limitation(known: Iterable[Limitation], target: str, case: str, cases: str) -> Limitation:
+def copy_limitation(
+    known: Iterable[Limitation], target: str, case: str, cases: str, /, **changes: Any
+) -> Limitation:
     """Copy the limitation of one case to other cases on the same target.
 
     Of several limitations it takes the one of the installed release: a case may fail differently
@@ -29,6 +32,7 @@ def copy_limitation(known: Iterable[Limitation], target: str, case: str, cases: 
         target: the target.
         case: name of the case.
         cases: globs over the other cases, separated by ``|``.
+        changes: fields that differ, such as an error with other sizes.
 
     Raises:
         LookupError: no limitation matches.
@@ -42,7 +46,7 @@ def copy_limitation(known: Iterable[Limitation], target: str, case: str, cases: 
     if not found:
         raise LookupError(f"no limitation of {case} on {target}")
     entry = next((one for one in found if is_installed_within(one.since, one.until)), found[0])
-    return replace(entry, target=target, case=cases, op="*", tag=None)
+    return replace(entry, **{"target": target, "case": cases, "op": "*", "tag": None, **changes})
 
 
 def missing_feature(target: str, case: str, feature: str, *, stage: str, error: str) -> Limitation:

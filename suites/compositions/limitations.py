@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.crossings.limitations import LIMITATIONS as CROSSINGS
+from suites.known import copy_limitation
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
 _ARM = _SOURCE + "arm/"
@@ -30,18 +32,13 @@ LIMITATIONS: list[Limitation] = [
         stage="quantize",
         error="changed what it was given",
     ),
-    Limitation(
+    # Around a convolution Arm's passes transpose the image.
+    copy_limitation(
+        CROSSINGS,
+        "tosa:fp",
+        "crossing_elementwise/rsub_rank0_float16_number_transposed_fixed",
+        "pairs_tosa/conv2d_then_number_sub|pairs_tosa_int/conv2d_then_number_sub",
         target="tosa:fp|tosa:int",
-        case="pairs_tosa/conv2d_then_number_sub|pairs_tosa_int/conv2d_then_number_sub",
-        reason="PropagateViewCopyPermuteUpPass._can_move_through_elementwise lets a transposition "
-        "cross an operator with one operand whose layout matters, and _move_node places it before "
-        "the first operand, here a number, where it is then dropped: results are silently "
-        "transposed. Around a convolution Arm's passes transpose the image. Workaround: "
-        "`-(x - number)`.",
-        link=_SOURCE + "transforms/propagate_view_copy_permute_pass.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
     ),
     Limitation(
         target="tosa:int",

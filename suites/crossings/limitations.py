@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness import Limitation, Status
 from suites.known import copy_limitation
+from suites.opinfo.limitations import LIMITATIONS as OPINFO
 from suites.ops.limitations import LIMITATIONS as OPS
+from suites.overloads.limitations import LIMITATIONS as OVERLOADS
 from suites.quant.limitations import LIMITATIONS as QUANT
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
@@ -39,38 +39,38 @@ _INDEX = [
 ]
 
 _CONVOLUTION = [
-    *(
-        Limitation(
-            case=cases,
-            target=target,
-            reason="The delegate has no convolution of rank 5, and check_convolution_args "
-            "(util/kernel_ops_util.cpp) of the runtime's own kernel refuses it.",
-            link=_KERNELS + "util/kernel_ops_util.cpp",
-            stage="run",
-            error=error,
-            or_fails=further,
-        )
-        for target, cases, error, further in (
-            ("xnnpack:fp32", "crossing_conv/3d_*", "Expect input tensor to be 3-D or 4-D", ()),
-            ("mlx:fp32", "crossing_conv/3d_*_conv_*", "kernel aten::convolution.out", ()),
-            (
-                "xnnpack:int8",
-                "crossing_conv/3d_*",
-                "Expect input tensor to be 3-D or 4-D",
-                # The quantizer annotates the convolution and its relu as one. The partitioner
-                # takes the relu alone, from float32 to int8, which XNNPACK's clamp cannot do.
-                (("run", "xnn_status_unsupported_parameter"),),
-            ),
-        )
+    copy_limitation(
+        OPS,
+        "xnnpack:fp32",
+        "convolution/3d",
+        "crossing_conv/3d_*",
+        error="Expect input tensor to be 3-D or 4-D",
     ),
-    Limitation(
-        case="crossing_conv/3d_*_deconv_*",
+    copy_limitation(
+        OPS,
+        "portable:fp32",
+        "convolution/3d",
+        "crossing_conv/3d_*_conv_*",
+        target="mlx:fp32",
+        error="kernel aten::convolution.out",
+    ),
+    copy_limitation(
+        OPS,
+        "xnnpack:fp32",
+        "convolution/3d",
+        "crossing_conv/3d_*",
+        target="xnnpack:int8",
+        error="Expect input tensor to be 3-D or 4-D",
+        # The quantizer annotates the convolution and its relu as one. The partitioner takes the
+        # relu alone, from float32 to int8, which XNNPACK's clamp cannot do.
+        or_fails=(("run", "xnn_status_unsupported_parameter"),),
+    ),
+    copy_limitation(
+        OPS,
+        "tosa:fp",
+        "convolution/transposed_3d",
+        "crossing_conv/3d_*_deconv_*",
         target="tosa:fp|tosa:int",
-        reason="Arm's partitioner takes transposed convolutions of rank 4 only, and "
-        "check_convolution_args (util/kernel_ops_util.cpp) of the runtime's own kernel refuses "
-        "rank 5.",
-        link=_KERNELS + "util/kernel_ops_util.cpp",
-        stage="run",
         error="kernel aten::convolution.out",
     ),
     Limitation(
@@ -93,13 +93,11 @@ _CONVOLUTION = [
         stage="run",
         error="Propagating input shapes failed",
     ),
-    replace(
-        copy_limitation(
-            QUANT,
-            "tosa:int",
-            "int_conv2d/same_even_kernel_relu",
-            "crossing_conv/2d_*_same_even_stride1_dilation1_*",
-        ),
+    copy_limitation(
+        QUANT,
+        "tosa:int",
+        "int_conv2d/same_even_kernel_relu",
+        "crossing_conv/2d_*_same_even_stride1_dilation1_*",
         error="for a planned tensor of",
     ),
     copy_limitation(OPS, "metal:fp32", "convolution/transposed_1d", "crossing_conv/1d_*_deconv_*"),
@@ -109,18 +107,15 @@ _CONVOLUTION = [
     ),
 ]
 
-_BESIDE_INT32 = (
-    "Where one operand is a quantized float and the other an int32 tensor, no Arm pass scales the "
-    "integers: the delegate compares or joins them with the codes of the float, and results are "
-    "silently wrong. Workaround: convert the integers to float32 first."
-)
 _ELEMENTWISE = [
     Limitation(
         case="crossing_elementwise/maximum_*_float32_otherdtype_*"
         "|crossing_elementwise/lt_*_float32_otherdtype_*"
         "|crossing_elementwise/where_*_float32_otherdtype_*",
         target="tosa:int",
-        reason=_BESIDE_INT32,
+        reason="Where one operand is a quantized float and the other an int32 tensor, no Arm pass "
+        "scales the integers: the delegate compares or joins them with the codes of the float, and "
+        "results are silently wrong. Workaround: convert the integers to float32 first.",
         link=_ARM + "quantizer/quantization_annotator.py",
         stage="compare",
         error=_WRONG,
@@ -135,15 +130,12 @@ _ELEMENTWISE = [
         stage="lower",
         error="Unsupported dtype torch.int32 for RECIPROCAL",
     ),
-    Limitation(
-        case="crossing_elementwise/pow_*_float32_otherdtype_*"
+    copy_limitation(
+        OVERLOADS,
+        "tosa:fp",
+        "overloads/maximum.default/float32",
+        "crossing_elementwise/pow_*_float32_otherdtype_*"
         "|crossing_elementwise/maximum_*_float32_otherdtype_*",
-        target="tosa:fp",
-        reason="ATen promotes operands of different dtypes, here int32. No Arm pass inserts the "
-        "CAST. Workaround: convert the operand, `.to(x.dtype)`.",
-        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
-        stage="lower",
-        error="Expected matching dtypes",
     ),
     Limitation(
         case="crossing_elementwise/pow_*_int32_input_*",
@@ -189,24 +181,21 @@ _ELEMENTWISE = [
     copy_limitation(OPS, "metal:fp32", "cumsum/dim", "crossing_elementwise/pow_*_int*"),
 ]
 
-_BATCHLESS = (
-    "DecomposeAvgPool2dPass and the quantizer unpack four sizes of the input; ATen accepts inputs "
-    "without a batch. Workaround: `x.unsqueeze(0)`."
-)
+_UNBATCHED = "opinfo/adaptive_avg_pool1d/float32_1"
 _POOLING = [
-    Limitation(
-        case="crossing_pool/avg_2d_*_unbatched_*|crossing_pool/adaptive_1d_*_unbatched_*",
-        target="tosa:fp",
-        reason=_BATCHLESS,
-        link=_PASSES + "decompose_avg_pool2d_pass.py",
-        stage="lower",
+    copy_limitation(
+        OPINFO,
+        "tosa:fp",
+        _UNBATCHED,
+        "crossing_pool/avg_2d_*_unbatched_*|crossing_pool/adaptive_1d_*_unbatched_*",
         error="not enough values to unpack",
     ),
-    Limitation(
-        case="crossing_pool/avg_2d_*_unbatched_*",
+    copy_limitation(
+        OPINFO,
+        "tosa:fp",
+        _UNBATCHED,
+        "crossing_pool/avg_2d_*_unbatched_*",
         target="tosa:int",
-        reason=_BATCHLESS,
-        link=_ARM + "quantizer/quantization_annotator.py",
         stage="quantize",
         error="not enough values to unpack",
     ),
@@ -216,13 +205,11 @@ _POOLING = [
 ]
 
 _REDUCTIONS = [
-    Limitation(
-        case="crossing_reduction/any_*_float*|crossing_reduction/any_*_int32_*",
-        target="tosa:fp",
-        reason="The FP list accepts any() of any dtype, and no pass casts to bool. Workaround: "
-        "`(x != 0).any()`.",
-        link=_ARM + "operator_support/tosa_profile_supported_op_lists.py",
-        stage="lower",
+    copy_limitation(
+        OPS,
+        "tosa:fp",
+        "any/fp32_keepdim",
+        "crossing_reduction/any_*_float*|crossing_reduction/any_*_int32_*",
         error="REDUCE_ANY requires bool",
     ),
     Limitation(
@@ -234,24 +221,15 @@ _REDUCTIONS = [
         stage="lower",
         error="doesn't support integer reductions",
     ),
-    Limitation(
-        case="crossing_reduction/amin_all_dropped_*",
+    copy_limitation(
+        OPS,
+        "tosa:fp",
+        "amax/all",
+        "crossing_reduction/amin_all_dropped_*",
         target="tosa:fp|tosa:int",
-        reason="call_operator ends in StopIteration (exir/verification/arg_validator.py) below "
-        "ConvertMinMaxPass, for a reduction of all dimensions with keepdim=False: the view to rank "
-        "0 that it inserts has an empty size. Workaround: keepdim=True, then squeeze.",
-        link=_PASSES + "convert_minmax_pass.py",
-        stage="lower",
-        error="StopIteration",
     ),
-    Limitation(
-        case="crossing_reduction/var_lasttwo_dropped_float32_2_*",
-        target="tosa:int",
-        reason="DecomposeVarPass keeps a dimension of size 1 where a variance of all elements has "
-        "rank 0.",
-        link=_PASSES + "decompose_var_pass.py",
-        stage="quantize",
-        error="shape (1,), expected ()",
+    copy_limitation(
+        OPS, "tosa:int", "var/all", "crossing_reduction/var_lasttwo_dropped_float32_2_*"
     ),
     copy_limitation(OPS, "metal:fp32", "cumsum/dim", "crossing_reduction/cumsum_*"),
 ]

@@ -194,10 +194,12 @@ _METAL = [
         + "|"
         + _of("avgpool3d", "combinations_1 stride_*"),
     ),
-    replace(
-        copy_limitation(MODELS, "metal:fp32", "mobilebert/tiny",
-            _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
-                        "num_layers_* return_hidden_states seq_lengths_1 seq_lengths_2 with_*")),
+    copy_limitation(
+        MODELS,
+        "metal:fp32",
+        "mobilebert/tiny",
+        _of("lstm", "batch_first_false bidirectional dtype feature_sizes_1 no_bias_dtype "
+                    "num_layers_* return_hidden_states seq_lengths_1 seq_lengths_2 with_*"),
         reason="The gates of a step are views of one buffer. aoti_torch__reinterpret_tensor "
         "(shims/memory.cpp) copies a view with a storage offset into a new Metal buffer at once, "
         "before the GPU has written the memory.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness import Limitation, Status
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as KNOWN
@@ -20,10 +18,12 @@ METAL: list[Limitation] = [
              sample_globs("select 1 3; split_with_sizes 1")),
     copy_limitation(KNOWN, "metal:fp32", "scaled_dot_product_attention/three_dimensions",
              sample_globs("scaled_dot_product_attention 2")),
-    replace(
-        copy_limitation(MODELS, "metal:fp32", "rt_detr/night",
-                 sample_globs("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
-                     "softmin-with_dtype 1 2 3")),
+    copy_limitation(
+        MODELS,
+        "metal:fp32",
+        "rt_detr/night",
+        sample_globs("full_like 1 2; log_softmax-with_dtype *; softmax-with_dtype *; "
+                     "softmin-with_dtype 1 2 3"),
         reason="The program requests float64, which Metal does not have. MetalPartitioner "
         "delegates the node anyway, and Inductor's MPS code raises KeyError for the dtype. "
         "Workaround: request float32.",
@@ -54,9 +54,11 @@ METAL: list[Limitation] = [
              "adaptive_avg_pool3d *; interpolate-area 1 2; cdist *; embedding_bag *; "
              "avg_pool2d 1; avg_pool3d 1; cumsum 0 1 3; grid_sample 1 3; masked_scatter *; "
              "sort 3; embedding 2"),
-    replace(
-        copy_limitation(OPS, "metal:fp32", "convolution/2d",
-                 sample_globs("addmm-decomposed 1 3; addmm 1; topk 1 3")),
+    copy_limitation(
+        OPS,
+        "metal:fp32",
+        "convolution/2d",
+        sample_globs("addmm-decomposed 1 3; addmm 1; topk 1 3"),
         reason="Inductor passes a transposed view unchanged, and aoti_torch_mps_addmm_out and "
         "aoti_torch_mps_topk read it as if it were contiguous: results are silently wrong.",
         link="https://github.com/pytorch/executorch/tree/v1.5.1/backends/apple/metal/runtime/ops",

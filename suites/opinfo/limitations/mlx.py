@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness import Limitation
 from suites.known import copy_limitation
 from suites.mlx.limitations import LIMITATIONS as KNOWN
@@ -28,9 +26,11 @@ MLX: list[Limitation] = [
     ops_limitation("mlx:fp32", "convolution/1d_unbatched",
              "conv1d 1 3; conv2d 3; conv_transpose2d 1"),
     ops_limitation("mlx:fp32", _PERMUTED, "interpolate-nearest-exact *; interpolate-trilinear *"),
-    replace(
-        copy_limitation(OPS, "portable:fp32", "convolution/3d",
-                        sample_globs("conv3d *; conv_transpose3d 0 2")),
+    copy_limitation(
+        OPS,
+        "portable:fp32",
+        "convolution/3d",
+        sample_globs("conv3d *; conv_transpose3d 0 2"),
         target="mlx:*",
         reason="MLX has no 3-D convolution with groups or without a batch. The portable kernel "
         "does not run it either: check_convolution_args "

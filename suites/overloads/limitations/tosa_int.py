@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness import Limitation, Status
 from suites.known import copy_limitation
+from suites.ops.limitations import LIMITATIONS as OPS
 from suites.overloads.limitations.native import NATIVE
 from suites.overloads.limitations.tables import Row, make_limitations
 from suites.overloads.limitations.tosa import TOSA
@@ -15,7 +14,6 @@ _ARM = "https://github.com/pytorch/executorch/tree/v1.5.1/backends/arm"
 
 # Another overload with the same cause on tosa:fp, and the overloads.
 _AS_ON_FP = {
-    "sum.default/float32": "all.default amin.default/quantized_4 mean.default sum.default",
     "any.dims/float32": "all.dims",
     "amax.default/call_7": "amax.default/quantized_7 amin.default/quantized_1",
     "as_strided_copy.default/float32": "as_strided_copy.default",
@@ -50,8 +48,6 @@ _ROWS: list[Row] = [
     ("var.correction/quantized_4 var.dim/quantized_4", "quantize", "division by zero",
      "DecomposeVarPass multiplies by 1 / max(0, N - correction), N the product of the sizes of the "
      "dimensions that it is given: 1 for an empty list, which means all."),
-    ("var.dim/quantized_2", "quantize", "shape (1,), expected ()",
-     "DecomposeVarPass keeps a dimension of size 1 where a variance of all elements has rank 0."),
 ]  # fmt: skip
 
 
@@ -62,34 +58,21 @@ def _globs(overloads: str) -> str:
 
 TOSA_INT: list[Limitation] = [
     *make_limitations("tosa:int", _ARM, _ROWS),
+    copy_limitation(OPS, "tosa:int", "amax/all",
+                    _globs("all.default amin.default/quantized_4 mean.default sum.default")),
+    copy_limitation(OPS, "tosa:int", "var/all", _globs("var.dim/quantized_2"),
+                    error="shape (1,), expected ()"),
     *(
-        replace(
-            copy_limitation([*TOSA, *NATIVE], "tosa:fp", f"overloads/{known}", _globs(overloads)),
-            target="tosa:int",
-        )
+        copy_limitation([*TOSA, *NATIVE], "tosa:fp", f"overloads/{known}", _globs(overloads),
+                        target="tosa:int")
         for known, overloads in _AS_ON_FP.items()
     ),
-    replace(
-        copy_limitation(
-            QUANT,
-            "tosa:int",
-            "int_conv2d/same_even_kernel_relu",
-            _globs(
-                "conv1d.default conv2d.default/quantized_3 conv2d.default/quantized_5 "
-                "conv2d.padding conv3d.padding"
-            ),
-        ),
-        error="for a planned tensor of",
-    ),
-    replace(
-        copy_limitation(
-            NATIVE,
-            "xnnpack:fp32",
-            "overloads/conv3d.default/float32",
-            _globs("convolution.default conv_transpose3d.input"),
-        ),
-        target="tosa:int",
-    ),
+    copy_limitation(QUANT, "tosa:int", "int_conv2d/same_even_kernel_relu",
+                    _globs("conv1d.default conv2d.default/quantized_3 conv2d.default/quantized_5 "
+                           "conv2d.padding conv3d.padding"),
+                    error="for a planned tensor of"),
+    copy_limitation(NATIVE, "xnnpack:fp32", "overloads/conv3d.default/float32",
+                    _globs("convolution.default conv_transpose3d.input"), target="tosa:int"),
     Limitation(
         target="tosa:int",
         case=_globs("max.dim min.dim"),
