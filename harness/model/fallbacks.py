@@ -8,7 +8,7 @@ number of delegates if there are several::
      "targets": {"xnnpack:fp32": {"add/int32": {"aten.add.Tensor": 1}, "cat/2": {"delegates": 2}}}}
 
 A case that is not listed leaves nothing. Quantize and dequantize nodes do not count: at the inputs
-and outputs of a program they are always left. The file says nothing of earlier releases.
+and outputs of a program they are always left. The file does not apply to earlier releases.
 ``conform list fallbacks RUN --write`` writes it from a run.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from harness.errors import CaseError
 from harness.record.cell import Cell, Delegation
+from harness.record.folder import write_atomically
 from harness.vendors.versions import installed_version, is_installed_within
 
 FILE = "fallbacks.json"
@@ -126,7 +127,7 @@ def update_fallbacks(folder: Path, cells: Iterable[Cell], cases: Iterable[str]) 
     }
     if json.dumps(targets) == before:
         return False
-    (folder / FILE).write_text(_format(targets))
+    write_atomically(folder / FILE, _format(targets).encode())
     return True
 
 

@@ -185,13 +185,17 @@ def _cases(module_name: str, folder: Path) -> tuple[Case, ...]:
 
 
 def _with_fallbacks(cases: Sequence[Case], folder: Path) -> Iterator[Case]:
-    """Give cases without fallbacks of their own those that the folder's file lists."""
-    targets = read_fallbacks(folder)
+    """Add the fallbacks that the folder's file lists to cases that declare none."""
+    targets = _read_fallbacks(folder)
     for case in cases:
         if targets and not case.fallbacks:
             fallbacks = {target: listed.get(case.name, {}) for target, listed in targets.items()}
             case = replace(case, fallbacks=fallbacks)
         yield case
+
+
+_read_fallbacks = functools.cache(read_fallbacks)
+"""The file of a folder is read once, and not for each of its modules."""
 
 
 @functools.cache

@@ -102,8 +102,7 @@ class Group:
         targets: globs over targets.
         apart: consumers by producer that a target gets wrong or refuses. They are left out of the
             programs, because a limitation of a program would hide its other chains. Consumers of
-            ``ALL`` are left out behind every producer.
-        without: producers without a program.
+            ``ALL`` are left out behind every producer. A producer without consumers has no program.
         alone: chains among those left out that are programs of their own, with a limitation;
             others have the same cause, or a case in another suite.
     """
@@ -111,7 +110,6 @@ class Group:
     name: str
     targets: str
     apart: Mapping[str, Collection[str]]
-    without: Collection[str] = ()
     alone: Collection[tuple[str, str]] = ()
 
     def list_consumers(self, producer: str) -> list[str]:
@@ -122,8 +120,7 @@ class Group:
     def make_cases(self) -> Iterator[Case]:
         """Make the programs of the producers, and the chains that are alone."""
         for producer in PRODUCERS:
-            if producer not in self.without:
-                chains = [(producer, consumer) for consumer in self.list_consumers(producer)]
+            if chains := [(producer, consumer) for consumer in self.list_consumers(producer)]:
                 yield self._make_case(producer, chains)
         for producer, consumer in self.alone:
             yield self._make_case(f"{producer}_then_{consumer}", [(producer, consumer)])
@@ -171,6 +168,8 @@ class Pairs(nn.Module):
 _CONVOLUTIONS = ("conv2d", "depthwise", "transposed_conv2d")
 _TRANSPOSED_INSIDE = (*_CONVOLUTIONS, "avg_pool", "max_pool")
 """Operators around which Arm's passes transpose images."""
+_WRONG_SOFTMAX = dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",))
+"""Producers behind which XNNPACK computes a softmax over the channels."""
 
 GROUPS = [
     Group(
@@ -178,18 +177,12 @@ GROUPS = [
         "xnnpack:fp32|mlx:fp32",
         # XNNPACK's defects are cases of suites/ops: ``_softmax/behind_convolution`` and
         # ``relu/behind_relu6_of_product``.
-        {
-            **dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",)),
-            "relu6": ("relu", "hardtanh"),
-        },
+        {**_WRONG_SOFTMAX, "relu6": ("relu", "hardtanh")},
     ),
     Group(
         "pairs_int8",
         "xnnpack:int8",
-        {
-            ALL: ("slice",),
-            **dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",)),
-        },
+        {ALL: ("slice",), **_WRONG_SOFTMAX},
         alone=[("mul", "slice")],
     ),
     Group(
@@ -197,8 +190,11 @@ GROUPS = [
         "tosa:fp",
         # Arm's elu, tanh and numbers before a transposition have limitations in suites/ops and
         # suites/crossings.
-        {ALL: ("elu", "tanh"), **dict.fromkeys(_TRANSPOSED_INSIDE, ("number_sub",))},
-        without=("elu", "tanh"),
+        {
+            ALL: ("elu", "tanh"),
+            **dict.fromkeys(("elu", "tanh"), CONSUMERS),
+            **dict.fromkeys(_TRANSPOSED_INSIDE, ("number_sub",)),
+        },
         alone=[("conv2d", "number_sub")],
     ),
     Group(
@@ -206,6 +202,7 @@ GROUPS = [
         "tosa:int",
         {
             ALL: ("neg",),
+            "neg": CONSUMERS,
             **dict.fromkeys(("conv2d", "depthwise"), ("relu6", "mul_number", "number_sub")),
             **dict.fromkeys(
                 ("transposed_conv2d", "permute", "channels_inside", "avg_pool", "max_pool"),
@@ -214,7 +211,6 @@ GROUPS = [
             "number_sub": ("permute", "channels_inside", "max_pool"),
             **dict.fromkeys(("sigmoid", "tanh"), ("where", "avg_pool")),
         },
-        without=("neg",),
         alone=[
             ("relu", "neg"),
             ("conv2d", "mul_number"),
@@ -227,8 +223,7 @@ GROUPS = [
         "pairs_metal",
         "metal:fp32",
         # Metal's convolutions of images and its elu have limitations in suites/ops.
-        {ALL: ("elu",)},
-        without=("elu", *_CONVOLUTIONS),
+        {ALL: ("elu",), **dict.fromkeys(("elu", *_CONVOLUTIONS), CONSUMERS)},
     ),
 ]
 

@@ -41,7 +41,6 @@ def cross(
     factors: Mapping[str, Sequence[Any]],
     allows: Allows,
     make: Callable[[str, Row], Case],
-    targets: str = "",
     integer_targets: str = "xnnpack:int8|tosa:int",
     further: Sequence[Row] = (),
 ) -> list[Case]:
@@ -53,8 +52,8 @@ def cross(
             property ``dtype`` tags the case and decides which targets it suits.
         allows: whether a row is valid; it gets the values that are chosen so far.
         make: makes a case of a name and a row.
-        targets: globs over the targets, separated by ``|``; empty for those of the dtype.
-        integer_targets: those of them that quantize; they take float dtypes.
+        integer_targets: globs over the targets that quantize, separated by ``|``, or empty; only
+            cases with a float dtype have them.
         further: rows that matter although their pairs occur in others.
     """
     cases = []
@@ -64,10 +63,10 @@ def cross(
         tags = case.tags | {"ops", "crossing", DTYPE_TAGS[getattr(torch, dtype)]}
         tags |= {NIGHTLY} if place % PLAIN_SHARE else set()
         tags |= {"empty"} if row.get("inputs") == "empty" else set()
-        suited = DYNAMIC_TARGETS if row.get("size") == "dynamic" else FLOAT_TARGETS
-        suited += f"|{integer_targets}" if dtype.startswith("float") else ""
+        targets = [DYNAMIC_TARGETS if row.get("size") == "dynamic" else FLOAT_TARGETS]
+        targets += [integer_targets] if integer_targets and dtype.startswith("float") else []
         vacuous = COARSE if row.get("operator") in ("eq", "any") else ""
-        cases.append(replace(case, tags=tags, targets=targets or suited, vacuous=vacuous))
+        cases.append(replace(case, tags=tags, targets="|".join(targets), vacuous=vacuous))
     return cases
 
 

@@ -74,8 +74,8 @@ def _make_case(name: str, row: Row) -> Case:
     is_integer = dtype.startswith("int")
 
     def draw(shape: tuple[int, ...], kind: str) -> torch.Tensor:
-        # Positive, for powers and divisors, and few values, some of which are equal. A tensor of
-        # one element has one in the middle: no result is then the same everywhere.
+        # Positive, so that powers and quotients are finite. Few values, so that some are equal. A
+        # single element has a middle value, so that comparisons with it give both results.
         drawn = torch.randint(1, 5, shape) if is_integer else torch.randint(1, 6, shape) / 2
         if drawn.numel() == 1:
             drawn = torch.full(shape, _NUMBERS[dtype])

@@ -1,4 +1,4 @@
-"""Upstream code that stops to delegate an overload turns its cell red."""
+"""Upstream code that no longer delegates an overload turns its cell red."""
 
 from __future__ import annotations
 
