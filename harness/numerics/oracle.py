@@ -125,7 +125,7 @@ def add_bounds(
     """
     wide = Float64State(module, calls) if wide is None else wide
     estimators = [
-        [_make_estimator(*pair, exact.number_dtype) for pair in zip(*values, strict=True)]
+        [make_estimator(*pair, exact.number_dtype) for pair in zip(*values, strict=True)]
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
     exact.record.sums.forget_magnitudes()
@@ -133,7 +133,7 @@ def add_bounds(
         for sample in range(precision.samples):
             mode = PerturbedMode(precision, seed, sample, exact.record, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
-            _add_run(run, estimators)
+            add_run(run, estimators)
     bound = []
     for places, call_estimators in zip(exact.places, estimators, strict=True):
         outputs = sum(place.role == "output" for place in places)
@@ -159,7 +159,7 @@ def add_bounds(
     )
 
 
-def _make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> BoundEstimator | None:
+def make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> BoundEstimator | None:
     """Make the estimator for the bound of a value; None for a value without numbers."""
     value, exact = as_real_tensor(native), as_real_tensor(truth)
     if value is None or exact is None:
@@ -170,7 +170,7 @@ def _make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> Bound
     return BoundEstimator(exact, dtype, is_constant=True)
 
 
-def _add_run(
+def add_run(
     run: Sequence[CallResult], estimators: Sequence[Sequence[BoundEstimator | None]]
 ) -> None:
     """Add the values of a perturbed run to the estimators."""

@@ -21,11 +21,13 @@ from harness.numerics.distribution import compare_draws
 from harness.numerics.module_runs import EagerRuns, run_calls
 from harness.numerics.oracle import Reference, compute_reference
 from harness.passes.properties import PassCheck, check_properties
-from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader, RunArtifact
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.dynamic_sizes.refused_size import find_refused_size
 from harness.pipeline.program_statistics import Stopwatch
+from harness.pipeline.quantization.observed_graph import find_places, replace_observers
+from harness.pipeline.quantization.prediction import Prediction, compare_quantized, predict
+from harness.pipeline.quantization.quantizer_runs import QuantizerRuns
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.assumed_precision import (
     add_runs,
@@ -272,21 +274,55 @@ class ExecutionStages(StageClock, ArtifactReader):
 
         Where it differs, the exported program is compared too: it may differ already.
         """
-        built, in_spec = self.built, exported.call_spec.in_spec
+        in_spec = exported.call_spec.in_spec
         with self._stage("reference"), self.attribute_errors("quantize"):
-            calls = add_observing_call(self._runs, built.module, exported, built.calls)
-            judge = (
-                None
-                if self.case.random_outputs
-                else functools.partial(self._compute_float_reference, calls)
-            )
-            original = FloatModule(built.module, calls, self._runs, judge, self.recipe.narrowed)
-            paused = functools.partial(stages.pause_observers, prepared)
+            original = self._make_float_module(exported)
+            paused = functools.partial(replace_observers, find_places(prepared))
             rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
             if rewritten.problem is None:
                 return [rewritten]
             plain = exported.module(check_guards=False)
             return [compare_form("exported", plain, in_spec, original), rewritten]
+
+    def _make_float_module(self, exported: ExportedProgram) -> FloatModule:
+        module = self.built.module
+        calls = add_observing_call(self._runs, module, exported, self.built.calls)
+        judge = functools.partial(self._compute_float_reference, calls)
+        is_random = self.case.random_outputs
+        return FloatModule(
+            module, calls, self._runs, None if is_random else judge, self.recipe.narrowed
+        )
+
+    def _predict_quantized(
+        self,
+        exported: ExportedProgram,
+        prepared: torch.fx.GraphModule,
+        calibration: Sequence[CallInputs],
+    ) -> Prediction | None:
+        """Predict the quantized graph from the calibrated one.
+
+        None where outputs are random, or where nothing is quantized.
+        """
+        if self.case.random_outputs:
+            return None
+        with self._stage("reference"), self.attribute_errors("quantize"):
+            runs = QuantizerRuns.from_calibrated(prepared, self._runs.seed)
+            if not runs.places:
+                return None
+            return predict(runs, calibration, self._make_float_module(exported))
+
+    def _compare_quantized(
+        self, exported: ExportedProgram, graph: torch.fx.GraphModule, prediction: Prediction
+    ) -> Intermediate:
+        """Compare the quantized graph with its prediction and with the float model."""
+        with self._stage("reference"), self.attribute_errors("quantize"):
+            calls = self._make_float_module(exported).calls
+            precision = choose_precision(self.recipe, None, graph)
+            judge = functools.partial(
+                self._reference_of, graph, calls, precision, prediction.changed
+            )
+            in_spec = exported.call_spec.in_spec
+            return compare_quantized(graph, prediction, in_spec, calls, self._runs, judge)
 
     def _compute_float_reference(
         self, calls: Sequence[CallInputs], changed: Collection[int], refined: bool = False

@@ -28,6 +28,7 @@ from harness.errors import ConflictingOptions
 from harness.execution.operators import register_operators
 from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
+from harness.pipeline.quantization.observed_graph import find_observers
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.vendors.torch import is_traceable_wrapper_subclass, tree_map
 
@@ -146,8 +147,10 @@ def _copy_written_buffers(program: ExportedProgram) -> None:
 def quantize(
     exported: ExportedProgram, quantizer: Any, calibration: Sequence[CallInputs]
 ) -> torch.fx.GraphModule:
-    """Quantize with PT2E: :func:`prepare`, then :func:`convert`."""
-    return convert(prepare(exported, quantizer), calibration)
+    """Quantize with PT2E: :func:`prepare`, :func:`calibrate`, then :func:`convert`."""
+    prepared = prepare(exported, quantizer)
+    calibrate(prepared, calibration)
+    return convert(prepared)
 
 
 def prepare(
@@ -174,24 +177,17 @@ def prepare(
     return prepared
 
 
-def convert(
-    prepared: torch.fx.GraphModule, calibration: Sequence[CallInputs]
-) -> torch.fx.GraphModule:
-    """Calibrate a prepared graph and convert it.
+def calibrate(prepared: torch.fx.GraphModule, calibration: Sequence[CallInputs]) -> None:
+    """Run a prepared graph, so that its observers see the values of the calls.
 
-    Calibration does not change inputs and state: the calls get copies of the inputs, and the
-    values of buffers are restored.
+    Inputs and state stay as they are: the calls get copies of the inputs, and the values of buffers
+    are restored.
 
     Args:
         prepared: the result of :func:`prepare`.
         calibration: inputs to calibrate with, at least one.
-
-    Returns:
-        The quantized graph, a module that runs eagerly.
     """
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
-
-    observed = {id(each) for observer in observers(prepared) for each in observer.buffers()}
+    observed = {id(each) for observer in find_observers(prepared) for each in observer.buffers()}
     buffers = [each for each in prepared.buffers() if id(each) not in observed]
     state = [(buffer, buffer.clone()) for buffer in buffers]
     for inputs in calibration:
@@ -199,37 +195,18 @@ def convert(
         prepared(*args, **kwargs)
     for buffer, value in state:
         buffer.detach().copy_(value)
+
+
+def convert(prepared: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Replace the observers of a calibrated graph by quantize and dequantize operators.
+
+    Returns:
+        The quantized graph, a module that runs eagerly.
+    """
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
     converted: torch.fx.GraphModule = convert_pt2e(prepared)
     return converted
-
-
-def observers(prepared: torch.nn.Module) -> list[torch.nn.Module]:
-    """The observers and fake quantizers of a prepared graph, nested graphs included."""
-    from torch.ao.quantization import (
-        FakeQuantizeBase as TorchFakeQuantize,
-        ObserverBase as TorchObserver,
-    )
-    from torchao.quantization.pt2e import FakeQuantizeBase, ObserverBase
-
-    kinds = (FakeQuantizeBase, ObserverBase, TorchFakeQuantize, TorchObserver)
-    return [module for module in prepared.modules() if isinstance(module, kinds)]
-
-
-@contextmanager
-def pause_observers(prepared: torch.fx.GraphModule) -> Iterator[None]:
-    """Run a prepared graph without its observers, which record nothing meanwhile."""
-    paused = observers(prepared)
-    for observer in paused:
-        observer.forward = _identity
-    try:
-        yield
-    finally:
-        for observer in paused:
-            del observer.forward
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 def _copy(item: Any) -> Any:

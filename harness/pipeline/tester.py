@@ -169,7 +169,8 @@ class Tester(ExecutionStages, GraphChecks):
         """PT2E-quantize the exported program and export the result again, with the same options.
 
         The quantizer may rewrite the float graph. The rewritten graph is compared with the module
-        before calibration; the result is in :attr:`intermediates`.
+        before calibration, and the quantized graph with what its observers chose
+        (docs/quantization.md). The results are in :attr:`intermediates`.
 
         Args:
             quantizer: by default a new quantizer of the recipe.
@@ -183,8 +184,12 @@ class Tester(ExecutionStages, GraphChecks):
                 quantizer = self.recipe.quantizer()
             prepared = stages.prepare(exported.program, quantizer, qat=self.recipe.qat)
         self.intermediates = self._compare_forms(exported.program, prepared)
+        calibration = calibration or self.built.calls
+        with self._vendor_stage("quantize", "calibration"):
+            stages.calibrate(prepared, calibration)
+        prediction = self._predict_quantized(exported.program, prepared, calibration)
         with self._vendor_stage("quantize", "convert"):
-            graph = stages.convert(prepared, calibration or self.built.calls)
+            graph = stages.convert(prepared)
         held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
         self._alteration_check.track("the quantized graph", held)
         with self._vendor_stage("quantize", "export of the quantized graph"):
@@ -195,6 +200,8 @@ class Tester(ExecutionStages, GraphChecks):
                 strict=exported.strict,
             )
             self._artifacts.put("quantize", replace(exported, program=program, graph=graph))
+        if prediction is not None:
+            self.intermediates += [self._compare_quantized(exported.program, graph, prediction)]
         return self
 
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:

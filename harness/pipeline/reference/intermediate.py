@@ -27,11 +27,12 @@ ReferenceFunction = Callable[[Collection[int], bool], Reference]
 """Computes the reference of the module; takes the positions of flat inputs that are written, and
 whether to use more runs."""
 
-# The stage that makes each intermediate form of a program, and the code that makes it.
+# The stage that makes each intermediate form of a program, and what a difference means.
 CHANGED = "changed the module before anything was quantized"
 _FORMS = {
-    "exported": ("export", "torch.export"),
-    "rewritten": ("quantize", "the quantizer's rewriting"),
+    "exported": ("export", f"torch.export {CHANGED}"),
+    "rewritten": ("quantize", f"the quantizer's rewriting {CHANGED}"),
+    "quantized": ("quantize", "the module was quantized wrongly"),
 }
 
 
@@ -77,7 +78,7 @@ def compare_form(
         returned = run_calls(form, calls, seed)
         if all(one.equals(other) for one, other in zip(returned, expected, strict=True)):
             return Intermediate(name=name, identical=original.reference is not None)
-        changed = _find_written_inputs(expected) | _find_written_inputs(returned)
+        changed = find_written_inputs(expected) | find_written_inputs(returned)
         if any(call.inputs.keys() != changed for call in returned):
             returned = run_calls(form, calls, seed, changed)
     first, values = returned[0], [collect_values(call) for call in returned]
@@ -95,7 +96,8 @@ def compare_form(
     return Intermediate(name=name, numerics=verdict.numerics, problem=verdict.problem)
 
 
-def _find_written_inputs(runs: Sequence[CallResult]) -> set[int]:
+def find_written_inputs(runs: Sequence[CallResult]) -> set[int]:
+    """Return the positions of the flat inputs that a call changes."""
     return {position for call in runs for position in call.inputs}
 
 
@@ -108,5 +110,5 @@ def find_changed_form(forms: Sequence[Intermediate]) -> tuple[str, str] | None:
     wrong = next((form for form in forms if form.problem is not None), None)
     if wrong is None:
         return None
-    stage, maker = _FORMS[wrong.name]
-    return stage, f"{maker} {CHANGED}: {wrong.problem}"
+    stage, meaning = _FORMS[wrong.name]
+    return stage, f"{meaning}: {wrong.problem}"

@@ -1,0 +1,192 @@
+"""Predict the outputs of a quantized graph, and compare the graph with the prediction.
+
+The prediction is made from the prepared graph, before PT2E converts it: by rounding each place to
+its grid, and by noise of the size of that rounding. Conversion has to arrive at the same outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from harness.execution.interface import Interface
+from harness.model.case import CallInputs, arguments
+from harness.model.precision import Precision
+from harness.numerics.compare import compare
+from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
+from harness.numerics.oracle import Reference, add_run, make_estimator
+from harness.numerics.unperturbed import collect_places, collect_values
+from harness.pipeline.quantization.conversion import (
+    NotComparable,
+    Operation,
+    find_wrong_conversion,
+    list_operations,
+)
+from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
+from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
+from harness.record.cell import Intermediate
+from harness.vendors.torch import TreeSpec, tree_leaves
+
+QUANTIZED = "quantized"
+"""Name of the quantized graph among the intermediate forms of a program."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the quantized graph of a program should be.
+
+    Attributes:
+        runs: runs of the prepared graph, which conversion has changed since.
+        operations: the operations of the prepared graph.
+        wrong_grids: what is wrong with the grids of the quantizer.
+        results: the outputs of each call, with every place rounded to its grid.
+        reference: the float model, with the errors that such rounding may cause.
+        changed: positions of the flat inputs that the model changes.
+    """
+
+    runs: QuantizerRuns
+    operations: Sequence[Operation]
+    wrong_grids: Sequence[str]
+    results: Sequence[CallResult]
+    reference: Reference | None
+    changed: frozenset[int]
+
+
+def predict(
+    runs: QuantizerRuns, calibration: Sequence[CallInputs], original: FloatModule
+) -> Prediction:
+    """Predict the quantized graph of a prepared graph that was calibrated.
+
+    Args:
+        runs: runs of the prepared graph.
+        calibration: the calls that calibrated it.
+        original: the float module, with the calls to predict.
+    """
+    calls = original.calls
+    wrong = runs.find_wrong_grids(calibration)
+    results = runs.run_quantized(calls)
+    expected = original.runs(original.module, calls)
+    changed = frozenset(find_written_inputs(expected) | find_written_inputs(results))
+    if any(call.inputs.keys() != changed for call in results):
+        results = runs.run_quantized(calls, changed)
+    if any(call.inputs.keys() != changed for call in expected):
+        expected = run_calls(original.module, calls, original.runs.seed, changed)
+    operations = list_operations(runs.prepared, runs.places)
+    reference = _bound_noise(runs, calls, expected, results)
+    return Prediction(runs, operations, wrong, results, reference, changed)
+
+
+def _bound_noise(
+    runs: QuantizerRuns,
+    calls: Sequence[CallInputs],
+    expected: Sequence[CallResult],
+    rounded: Sequence[CallResult],
+) -> Reference | None:
+    """The float model as a reference, with bounds from runs with noise.
+
+    The run that rounds is one of them: where a tensor has equal values, their errors are equal,
+    which independent noise underestimates. None where an output has another shape with noise: its
+    size depends on the values.
+    """
+    natives = [collect_values(call) for call in expected]
+    truths = [[_widen(value) for value in values] for values in natives]
+    estimators = [
+        [make_estimator(*pair, torch.float32) for pair in zip(native, truth, strict=True)]
+        for native, truth in zip(natives, truths, strict=True)
+    ]
+    try:
+        add_run(rounded, estimators)
+        for sample in range(NOISE_RUNS):
+            changed = expected[0].inputs.keys()
+            add_run(runs.run_noisy(calls, sample, changed), estimators)
+    except ValueError:
+        return None
+    precision = Precision()
+    bound = [
+        [None if one is None else one.compute_bound(precision) for one in values]
+        for values in estimators
+    ]
+    return Reference(
+        truths,
+        bound,
+        natives,
+        places=[collect_places(call) for call in expected],
+        specs=[call.spec for call in expected],
+        alternatives=[
+            [None if one is None else one.alternatives for one in values] for values in estimators
+        ],
+    )
+
+
+def _widen(value: Any) -> Any:
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.double() if is_float else value
+
+
+def compare_quantized(
+    graph: GraphModule,
+    prediction: Prediction,
+    in_spec: TreeSpec,
+    calls: Sequence[CallInputs],
+    runs: EagerRuns,
+    compute_reference: Callable[[], Reference],
+) -> Intermediate:
+    """Compare a quantized graph with its prediction, and with the float model.
+
+    Args:
+        graph: the converted graph.
+        prediction: made from the same graph before its conversion.
+        in_spec: tree of inputs that it was exported with.
+        calls: the calls of the prediction.
+        runs: keeps the run of the graph.
+        compute_reference: computes the reference of the graph. It judges the prediction where the
+            graph differs and was made with other operators, as batch norms are folded after
+            quantization-aware training.
+    """
+    returned = runs(graph, calls)
+    if any(call.inputs.keys() != prediction.changed for call in returned):
+        returned = run_calls(graph, calls, runs.seed, prediction.changed)
+    values = [collect_values(call) for call in returned]
+    interface = Interface(in_spec, returned[0].spec, tuple(collect_places(returned[0])))
+    problems = list(prediction.wrong_grids[:1])
+    if len(prediction.wrong_grids) > 1:
+        problems.append(f"and {len(prediction.wrong_grids) - 1} other grids are wrong")
+    pairs = zip(returned, prediction.results, strict=True)
+    is_equal = all(one.equals(other) for one, other in pairs)
+    if not is_equal:
+        problem = _find_cause(graph, prediction, calls[0], interface, compute_reference)
+        problems += [problem] if problem else []
+    numerics = []
+    if prediction.reference is not None:
+        numerics = compare(values, prediction.reference, interface=interface).numerics
+    return Intermediate(
+        name=QUANTIZED,
+        identical=is_equal,
+        numerics=numerics,
+        problem="; ".join(problems) or None,
+    )
+
+
+def _find_cause(
+    graph: GraphModule,
+    prediction: Prediction,
+    call: CallInputs,
+    interface: Interface,
+    compute_reference: Callable[[], Reference],
+) -> str | None:
+    """Return why a graph differs from its prediction; None where rounding errors explain it."""
+    arranged = interface.arrange(call)
+    try:
+        problem = find_wrong_conversion(
+            graph, prediction.operations, tree_leaves(arguments(arranged)), prediction.runs.quantize
+        )
+    except NotComparable:
+        problem = None
+    if problem is None:  # later calls, nested graphs, and graphs with other operators
+        predicted = [collect_values(each) for each in prediction.results]
+        problem = compare(predicted, compute_reference(), interface=interface).problem
+    return None if problem is None else f"conversion changed it: {problem}"
