@@ -16,10 +16,12 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from harness.pipeline.quantization.observed_graph import Place, describe_node
-from harness.vendors.torch import tree_leaves
+from harness.vendors.torch import tree_leaves, tree_map
 
 # Float32 roundings of the same formula; a wrong code is off by a whole step.
 _TOLERANCE = 2.0**-20
+# Elements that are held to be compared. The outputs alone are compared in a larger graph.
+_LARGEST = 2**26
 
 Round = Callable[[Place, torch.Tensor], torch.Tensor]
 
@@ -90,16 +92,20 @@ def find_wrong_conversion(
         rounding: rounds a value to the grid of a place.
 
     Raises:
-        NotComparable: the quantized graph has other operators than the prepared one.
+        NotComparable: the quantized graph has other operators than the prepared one, or more values
+            than can be held.
     """
     nodes = {node.name: node for node in graph.graph.nodes}
     # The output has a name of its own in each graph.
     nodes["output"] = graph.graph.output_node()
     values = _Values(graph, garbage_collect_values=False)
-    state = [(each, each.clone()) for each in graph.buffers()]
-    values.run(*flat_inputs, enable_io_processing=False)
-    for each, before in state:
-        each.copy_(before)
+    state = [(each, each.clone()) for each in graph.buffers()] if _writes(graph) else []
+    copies = tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, list(flat_inputs))
+    try:
+        values.run(*copies, enable_io_processing=False)
+    finally:
+        for each, before in state:
+            each.copy_(before)
 
     def prescribe(operand: Operand) -> Any:
         value = operand.constant if operand.source not in values.by_name else None
@@ -126,7 +132,7 @@ def find_wrong_conversion(
 
 
 class NotComparable(Exception):
-    """A quantized graph has other operators than the graph that it was made from."""
+    """The operands of a quantized graph cannot be compared with those of the prepared graph."""
 
 
 class _Values(Interpreter):
@@ -135,13 +141,25 @@ class _Values(Interpreter):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.by_name: dict[str, Any] = {}
+        self._elements = 0
 
     def run_node(self, node: Node) -> Any:
         with torch.no_grad():
             value = super().run_node(node)
-        # An operator in place, or the next call, must not change it.
-        self.by_name[node.name] = value.clone() if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            self.by_name[node.name] = value
+            return value
+        self._elements += value.numel()
+        if self._elements > _LARGEST:
+            raise NotComparable(node.name)
+        # A later operator may write to it.
+        self.by_name[node.name] = value.clone()
         return value
+
+
+def _writes(graph: GraphModule) -> bool:
+    schemas = (getattr(node.target, "_schema", None) for node in graph.graph.nodes)
+    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _leaves(node: Node) -> list[Any]:
