@@ -33,8 +33,10 @@ raises, and sets a cell's status where the cause is known.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 
+_TRACEBACK_LINES = 60
 _NAMED = 3
 _BULLETS = ("- ", "* ", "• ")
 
@@ -180,6 +182,14 @@ class RunUnwritable(RunError):
 def printable(text: str) -> str:
     """Return the text with characters that UTF-8 cannot encode (lone surrogates) escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return a traceback as printable text, at most its last 60 lines."""
+    lines = printable("".join(traceback.format_exception(error))).splitlines()
+    if len(lines) > _TRACEBACK_LINES:
+        lines = [f"... {len(lines) - _TRACEBACK_LINES} lines above", *lines[-_TRACEBACK_LINES:]]
+    return "\n".join(lines)
 
 
 def describe(error: BaseException, limit: int = 600) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _STYLES = {
     CellOutcome.PASSED: "blue",
     CellOutcome.UNDELEGATED: "cyan",
+    CellOutcome.DEGRADED: "magenta",
     CellOutcome.VACUOUS: "yellow",
     CellOutcome.XFAILED: "yellow",
     CellOutcome.NOT_RUN: "bold yellow",

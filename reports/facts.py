@@ -256,6 +256,19 @@ def model_sqnr(cell: Cell) -> float | None:
     return min(found, default=None)
 
 
+def quality(cell: Cell) -> str:
+    """How far the quantized graph is from the float model; empty if it was not measured."""
+    found = cell.quality
+    if found is None:
+        return ""
+    word = ", degraded" if found.is_degraded else ""
+    return (
+        f"SQNR {text.decibels(found.sqnr_db)} of the quantized graph against the float model "
+        f"(output {found.output}); {text.decibels(found.expected_db)} expected of "
+        f"{text.count(found.roundings, 'rounding')}{word}"
+    )
+
+
 def program(cell: Cell) -> str:
     """The sizes of a program and of its constants; empty if there is no program."""
     if not cell.program_bytes:

@@ -1,8 +1,8 @@
 """CellOutcome: a cell's status as reports show it, with a label, a symbol and a meaning.
 
-Reports tell three outcomes apart that :class:`harness.record.cell.Status` does not: a pass with
-nothing delegated, a vacuous pass, and an expected cell without a record. A mismatch also has a
-severity.
+Reports tell four outcomes apart that :class:`harness.record.cell.Status` does not: a pass with
+nothing delegated, a degraded pass, a vacuous pass, and an expected cell without a record. A
+mismatch also has a severity.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ class CellOutcome(enum.Enum):
 
     PASSED = "passed"
     UNDELEGATED = "undelegated"
+    DEGRADED = "degraded"
     VACUOUS = "vacuous"
     MISMATCH = "mismatch"
     FAILED = "failed"
@@ -38,6 +39,8 @@ class CellOutcome(enum.Enum):
         if cell.status is Status.PASSED:
             if not cell.is_conclusive:
                 return cls.VACUOUS
+            if cell.is_degraded:
+                return cls.DEGRADED
             if cell.delegation.delegates == 0:
                 return cls.UNDELEGATED
         return cls(cell.status.value)
@@ -65,7 +68,7 @@ class CellOutcome(enum.Enum):
     @property
     def is_pass(self) -> bool:
         """Whether the cell executed with every output within its bound, and not vacuously."""
-        return self in (CellOutcome.PASSED, CellOutcome.UNDELEGATED)
+        return self in (CellOutcome.PASSED, CellOutcome.UNDELEGATED, CellOutcome.DEGRADED)
 
     @property
     def is_conclusive(self) -> bool:
@@ -98,7 +101,12 @@ def words(outcome: CellOutcome, severity: Severity | None) -> str:
     return outcome.label if severity is None else f"{outcome.label}, {severity.value}"
 
 
-_WITHOUT_STATUS = {CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.NOT_RUN}
+_WITHOUT_STATUS = {
+    CellOutcome.UNDELEGATED,
+    CellOutcome.DEGRADED,
+    CellOutcome.VACUOUS,
+    CellOutcome.NOT_RUN,
+}
 _RED = {each for each in CellOutcome if each not in _WITHOUT_STATUS and Status(each.value).is_red}
 
 _TEXTS = {
@@ -107,6 +115,12 @@ _TEXTS = {
         "passed, nothing delegated",
         "○",
         "executed, within its bound, but no node was delegated",
+    ),
+    CellOutcome.DEGRADED: (
+        "passed, degraded",
+        "◐",
+        "the backend computed the quantized graph, but quantization took it far from the float "
+        "model: its error is more than twice what its number of roundings explains",
     ),
     CellOutcome.VACUOUS: (
         "vacuous pass",
@@ -129,6 +143,7 @@ _TEXTS = {
 _BADNESS = [
     CellOutcome.PASSED,
     CellOutcome.UNDELEGATED,
+    CellOutcome.DEGRADED,
     CellOutcome.VACUOUS,
     CellOutcome.UNSUPPORTED,
     CellOutcome.LOWERED,

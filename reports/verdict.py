@@ -115,8 +115,9 @@ def _severities(total: Totals) -> str:
 def _rest(total: Totals) -> str:
     if not total.cells:
         return "the run is empty: no cell was selected and no cell has a record"
-    undelegated = total.counts[CellOutcome.UNDELEGATED]
-    aside = f" ({undelegated:,} of them with nothing delegated)" if undelegated else ""
+    words = {CellOutcome.UNDELEGATED: "with nothing delegated", CellOutcome.DEGRADED: "degraded"}
+    which = [f"{total.counts[one]:,} {word}" for one, word in words.items() if total.counts[one]]
+    aside = f" ({', '.join(which)})" if which else ""
     parts = [f"{total.passed:,} of {text.count(total.cells, 'cell')} passed{aside}"]
     parts += [
         f"{total.counts[outcome]:,} {outcome.label}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from harness.errors import (
     UnsupportedProgram,
     UsageError,
     describe,
-    printable,
+    format_traceback,
 )
 from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, CanEmulate, DefectLog, past_defects
@@ -49,11 +48,10 @@ from harness.record.cell import (
     is_model,
 )
 from harness.record.program_data import Defect, Divergence, Encoding
+from harness.record.quality import Quality
 from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
-
-_TRACEBACK_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,7 @@ class CellRun:
         self.outputs: list[OutputValues] = []
         self.properties: list[PassProperty] = []
         self.intermediates: list[Intermediate] = []
+        self.quality: Quality | None = None
         self.side_effects: list[str] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
@@ -180,6 +179,7 @@ class CellRun:
             outputs=self.outputs,
             properties=self.properties,
             intermediates=self.intermediates,
+            quality=self.quality,
             side_effects=self.side_effects,
             changed_ops=self.changed_ops,
             vacuous_reason=case.vacuous,
@@ -246,7 +246,7 @@ class CellRun:
 
         That difference is reported first, because later stages inherit it.
         """
-        self.intermediates = tester.intermediates
+        self.intermediates, self.quality = tester.intermediates, tester.quality
         changed = find_changed_form(self.intermediates)
         if changed is None:
             return outcome
@@ -283,7 +283,7 @@ class CellRun:
         if node is not None and not node.source and frame is not None:
             node = structs.replace(node, source=frame)
         return CellEnding(
-            status, stage, error, _traceback(cause), frame, find_vendor_frame(cause), node
+            status, stage, error, format_traceback(cause), frame, find_vendor_frame(cause), node
         )
 
     def _lower(self, tester: Tester, only: str) -> CellEnding | None:
@@ -391,10 +391,3 @@ def _save(program: bytes, path: Path) -> None:
         path.write_bytes(program)
     except OSError as error:
         raise UsageError(f"cannot save the program to {path}: {error.strerror}") from error
-
-
-def _traceback(error: BaseException) -> str:
-    lines = printable("".join(traceback.format_exception(error))).splitlines()
-    if len(lines) > _TRACEBACK_LINES:
-        lines = [f"... {len(lines) - _TRACEBACK_LINES} lines above", *lines[-_TRACEBACK_LINES:]]
-    return "\n".join(lines)

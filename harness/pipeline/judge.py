@@ -41,6 +41,7 @@ from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import flatten
 from harness.record.cell import Intermediate, PassProperty
+from harness.record.quality import Quality
 from harness.vendors.torch import tree_leaves
 
 
@@ -313,7 +314,7 @@ class ExecutionStages(StageClock, ArtifactReader):
 
     def _compare_quantized(
         self, exported: ExportedProgram, graph: torch.fx.GraphModule, prediction: Prediction
-    ) -> Intermediate:
+    ) -> tuple[Intermediate, Quality | None]:
         """Compare the quantized graph with its prediction and with the float model."""
         with self._stage("reference"), self.attribute_errors("quantize"):
             calls = self._make_float_module(exported).calls

@@ -43,6 +43,7 @@ from harness.pipeline.reference.eager_run import run_module_eagerly
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.record.cell import Intermediate
+from harness.record.quality import Quality
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter
 
@@ -101,6 +102,7 @@ class Tester(ExecutionStages, GraphChecks):
         self._runs = EagerRuns(case_seed(seed, case.name))
         self.sizes = ExecutedSizes()
         self.intermediates: list[Intermediate] = []
+        self.quality: Quality | None = None
         with self._stage("build"):
             self.built: Built = case.make(seed).cast(self.recipe.dtype)
         self._alteration_check = AlterationCheck(self.built)
@@ -201,7 +203,8 @@ class Tester(ExecutionStages, GraphChecks):
             )
             self._artifacts.put("quantize", replace(exported, program=program, graph=graph))
         if prediction is not None:
-            self.intermediates += [self._compare_quantized(exported.program, graph, prediction)]
+            form, self.quality = self._compare_quantized(exported.program, graph, prediction)
+            self.intermediates += [form]
         return self
 
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:

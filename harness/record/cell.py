@@ -18,6 +18,7 @@ from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
 from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
+from harness.record.quality import Quality
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -165,10 +166,12 @@ class PassProperty(msgspec.Struct, frozen=True, kw_only=True):
 class Intermediate(msgspec.Struct, frozen=True, kw_only=True):
     """A form of the program between the module and the lowered graph, compared with the module.
 
-    ``name`` is ``exported`` (the result of torch.export) or ``rewritten`` (the float graph after
-    the quantizer rewrote it, without observers). ``problem`` names an output that differs and how;
-    None where all conform. ``identical`` means that every value equals the module's bit for bit:
-    then no bound was computed, and ``numerics`` is empty.
+    ``name`` is ``exported`` (the result of torch.export), ``rewritten`` (the float graph after the
+    quantizer rewrote it, without observers) or ``quantized`` (the graph with quantize and
+    dequantize operators). ``problem`` says what is wrong; None where nothing is. ``identical``
+    means that every value equals the module's bit for bit: then no bound was computed, and
+    ``numerics`` is empty. For ``quantized`` it means that it equals what the harness rounds
+    itself, and ``numerics`` compares with the module within the noise of the quantization.
     """
 
     name: str
@@ -225,7 +228,8 @@ class Cell(msgspec.Struct, kw_only=True):
     its pass is vacuous. ``encodings`` are its quantized weights, where the recipe can find them;
     ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only. ``intermediates`` compares
     forms of the program before lowering with the module, in order. ``side_effects`` names state of
-    the caller that a vendor's call changed, such as ``buffer mask``. ``defects`` are those that
+    the caller that a vendor's call changed, such as ``buffer mask``. ``quality`` compares the
+    quantized graph with the float model, where a quantizer made it. ``defects`` are those that
     execution went past (``--past-defects``). ``dynamic_dimensions`` are the inputs' dynamic
     dimensions with the executed sizes, ``untried_sizes`` the sizes that were not executed, and why.
     ``refused_call`` is the number of the first call that the program refuses although its sizes are
@@ -295,6 +299,7 @@ class Cell(msgspec.Struct, kw_only=True):
     vendor_frame: str = ""
     known_issues: list[KnownIssueRef] = []
     profile: RunProfile | None = None
+    quality: Quality | None = None
 
     @property
     def id(self) -> str:
@@ -327,6 +332,11 @@ class Cell(msgspec.Struct, kw_only=True):
     def nothing_delegated(self) -> bool:
         """Whether the cell executed and the backend took no node."""
         return self.runtime != "none" and self.delegation.delegates == 0
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the quantized graph is too far from the float model; False if not measured."""
+        return self.quality is not None and self.quality.is_degraded
 
     @property
     def conclusive_share(self) -> float | None:
@@ -362,6 +372,7 @@ class Cell(msgspec.Struct, kw_only=True):
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
+                record.get("quality"),
                 *(rows := record.get("numerics") or ()),
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
                 *(row for each in forms for row in each.get("numerics") or ()),

@@ -36,7 +36,9 @@ class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One cell in a comparison. ``seconds`` is None in a baseline without times and for a result
-    of an earlier run, which ``cached`` names; ``error`` and ``limitation`` are one line each."""
+    of an earlier run, which ``cached`` names; ``error`` and ``limitation`` are one line each.
+    ``quality_db`` is the SQNR of the quantized graph against the float model, in dB; None where it
+    was not measured."""
 
     case: str
     target: str
@@ -60,6 +62,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     merged_part: str | None = None
     cached: CacheOrigin | None = None
     severity: Severity | None = None
+    quality_db: float | None = None
 
     @property
     def words(self) -> str:
@@ -193,4 +196,5 @@ def _facts(row: CellRow, seed: int) -> CellFacts:
         merged_part=cell.merged_part,
         cached=cell.cached,
         severity=cell.severity,
+        quality_db=None if cell.quality is None else round(cell.quality.sqnr_db, 2),
     )

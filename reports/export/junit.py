@@ -71,8 +71,11 @@ def _case(suite: ElementTree.Element, row: CellRow, run: Run) -> None:
     outcome = row.outcome
     if outcome is CellOutcome.PASSED:
         return
-    if outcome is CellOutcome.UNDELEGATED:
-        _body(ElementTree.SubElement(case, "system-out"), outcome.label)
+    if outcome.is_pass:
+        body = [outcome.label]
+        if row.cell is not None and outcome is CellOutcome.DEGRADED:
+            body.append(facts.quality(row.cell))
+        _body(ElementTree.SubElement(case, "system-out"), ": ".join(body))
         return
     kind = "skipped" if outcome in _SKIPPED else ("error" if outcome in _ERROR else "failure")
     lines = [f"{row.words}: {outcome.meaning}"]

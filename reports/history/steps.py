@@ -67,8 +67,8 @@ _COLUMNS = [
 ]  # fmt: skip
 
 # A cell that failed early took less time: compare only cells that executed to the end.
-_EXECUTED = [CellOutcome.PASSED, CellOutcome.UNDELEGATED, CellOutcome.VACUOUS, CellOutcome.MISMATCH,
-             CellOutcome.XPASSED]  # fmt: skip
+_EXECUTED = [CellOutcome.PASSED, CellOutcome.UNDELEGATED, CellOutcome.DEGRADED,
+             CellOutcome.VACUOUS, CellOutcome.MISMATCH, CellOutcome.XPASSED]  # fmt: skip
 
 
 def steps(past: History, *, by: str = "cell", metrics: Sequence[str] | None = None) -> pd.DataFrame:

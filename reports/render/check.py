@@ -108,9 +108,12 @@ def _format_outcome(cell: Cell) -> str:
 def _print_legend(cells: Sequence[Cell], out: Console) -> None:
     """Explain the symbols whose word in the table is only "passed"."""
     shown = dict.fromkeys(map(CellOutcome.from_cell, cells))
-    for outcome in (CellOutcome.UNDELEGATED, CellOutcome.VACUOUS):
+    for outcome in (CellOutcome.UNDELEGATED, CellOutcome.DEGRADED, CellOutcome.VACUOUS):
         if outcome in shown:
             out.print(safe_text(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
+    for cell in cells:
+        if CellOutcome.from_cell(cell) is CellOutcome.DEGRADED:
+            out.print(safe_text(f"{cell.target}: {facts.quality(cell)}"))
     quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
     if quantized:
         words = "SQNR: first line against the quantized graph, second against the float model"

@@ -164,8 +164,9 @@ def _totals(found: RunSummary) -> str:
         "Rated are all cells except unsupported ones. Unavailable and not-run cells count as "
         "rated, so that not running a cell cannot raise the rate."
     )
-    if CellOutcome.VACUOUS in shown:
-        note += f" {CellOutcome.VACUOUS.label.capitalize()}: {CellOutcome.VACUOUS.meaning}."
+    for outcome in (CellOutcome.DEGRADED, CellOutcome.VACUOUS):
+        if outcome in shown:
+            note += f" {outcome.label.capitalize()}: {outcome.meaning}."
     return f"## Targets\n\n{table(header, body, header[2:])}\n\n{note}"
 
 

@@ -103,8 +103,9 @@ def _print_totals(found: RunSummary, out: Console) -> None:
     out.print(
         safe_text("rated: all cells except unsupported; passed: executed within bounds", "dim")
     )
-    if CellOutcome.VACUOUS in shown:
-        out.print(safe_text(f"{CellOutcome.VACUOUS.label}: {CellOutcome.VACUOUS.meaning}", "dim"))
+    for outcome in (CellOutcome.DEGRADED, CellOutcome.VACUOUS):
+        if outcome in shown:
+            out.print(safe_text(f"{outcome.label}: {outcome.meaning}", "dim"))
 
 
 def _make_totals_table(totals: list[Totals], shown: list[CellOutcome]) -> Table:

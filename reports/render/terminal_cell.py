@@ -74,6 +74,7 @@ def _properties(cell: Cell, run: Run | None) -> Table:
         ("Runtime", cell.runtime),
         ("Severity", _severity(cell)),
         ("Evidence", facts.evidence(cell)),
+        ("Quality", facts.quality(cell)),
         ("Program", facts.program(cell)),
         ("Call time", facts.calls(cell)),
         ("Sizes", facts.tested_sizes(cell)),

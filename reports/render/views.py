@@ -104,6 +104,7 @@ def cell_view(row: CellRow, run: Run, texts: Texts) -> dict[str, Any]:
         "from": text.line(facts.result_source(cell), 200),
         "attempts": text.line("; ".join(cell.attempts), 400),
         "evidence": text.line(facts.evidence(cell), 400),
+        "quality": text.line(facts.quality(cell), 400),
         "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",
         "diverges": text.line(
             str(

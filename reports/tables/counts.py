@@ -76,6 +76,7 @@ def column(outcome: CellOutcome) -> str:
     special = {
         CellOutcome.PASSED: "passed_delegated",
         CellOutcome.UNDELEGATED: "passed_nothing_delegated",
+        CellOutcome.DEGRADED: "passed_degraded",
         CellOutcome.VACUOUS: "passed_vacuously",
         CellOutcome.LOWERED: "lowered_only",
     }

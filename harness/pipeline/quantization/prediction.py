@@ -26,9 +26,11 @@ from harness.pipeline.quantization.conversion import (
     find_wrong_conversion,
     list_operations,
 )
+from harness.pipeline.quantization.quality import measure_quality
 from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
 from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
 from harness.record.cell import Intermediate
+from harness.record.quality import Quality
 from harness.vendors.torch import TreeSpec, tree_leaves
 
 QUANTIZED = "quantized"
@@ -46,6 +48,8 @@ class Prediction:
         results: the outputs of each call, with every place rounded to its grid.
         reference: the float model, with the errors that such rounding may cause.
         changed: positions of the flat inputs that the model changes.
+        expected: the outputs of the float model.
+        steps: number of steps of each rounded tensor.
     """
 
     runs: QuantizerRuns
@@ -54,6 +58,8 @@ class Prediction:
     results: Sequence[CallResult]
     reference: Reference | None
     changed: frozenset[int]
+    expected: Sequence[CallResult]
+    steps: Sequence[int]
 
 
 def predict(
@@ -77,7 +83,9 @@ def predict(
         expected = run_calls(original.module, calls, original.runs.seed, changed)
     operations = list_operations(runs.prepared, runs.places)
     reference = _bound_noise(runs, calls, expected, results)
-    return Prediction(runs, operations, wrong, results, reference, changed)
+    return Prediction(
+        runs, operations, wrong, results, reference, changed, expected, runs.count_steps()
+    )
 
 
 def _bound_noise(
@@ -134,7 +142,7 @@ def compare_quantized(
     calls: Sequence[CallInputs],
     runs: EagerRuns,
     compute_reference: Callable[[], Reference],
-) -> Intermediate:
+) -> tuple[Intermediate, Quality | None]:
     """Compare a quantized graph with its prediction, and with the float model.
 
     Args:
@@ -167,12 +175,18 @@ def compare_quantized(
     numerics = []
     if prediction.reference is not None:
         numerics = compare(values, prediction.reference, interface=interface).numerics
-    return Intermediate(
+    form = Intermediate(
         name=QUANTIZED,
         identical=is_equal and problem is None,
         numerics=numerics,
         problem="; ".join(problems) or None,
     )
+    quality = measure_quality(
+        [call.outputs for call in returned],
+        [call.outputs for call in prediction.expected],
+        prediction.steps,
+    )
+    return form, quality
 
 
 def _find_wrong_operand(graph: GraphModule, prediction: Prediction, call: CallInputs) -> str | None:

@@ -116,6 +116,17 @@ class QuantizerRuns:
         with replace_observers(self.places, keep):
             return run_calls(self.prepared, calls, self.seed, inputs)
 
+    def count_steps(self) -> list[int]:
+        """Return the number of steps between the codes of each place, without biases."""
+        counts = []
+        for place in self.places:
+            grid = self.grids.get(place)
+            if grid is not None and not grid.is_derived:
+                counts.append(grid.high - grid.low)
+            elif getattr(place.observer, "is_dynamic", False):
+                counts.append(int(place.observer.quant_max) - int(place.observer.quant_min))
+        return counts
+
     def quantize(self, place: Place, value: torch.Tensor) -> torch.Tensor:
         """Round a value to the grid of its place, if it has one."""
         grid = self.find_grid(place, value)

@@ -26,6 +26,7 @@ class ChangeKind(enum.Enum):
     NEWLY_UNSUPPORTED = "newly-unsupported"
     LIMITATION_APPEARED = "limitation-appeared"
     SIGNAL_LOST = "signal-lost"
+    DEGRADED_NEWLY = "degraded-newly"
     DELEGATION_LOST = "delegation-lost"
     RUNTIME_CHANGED = "runtime-changed"
     NUMERICS_WORSE = "numerics-worse"
@@ -41,6 +42,7 @@ class ChangeKind(enum.Enum):
     APPEARED = "appeared"
     NEWLY_EXECUTED = "newly-executed"
     SIGNAL_GAINED = "signal-gained"
+    DEGRADED_NO_LONGER = "degraded-no-longer"
     LIMITATION_GONE = "limitation-gone"
     FIXED = "fixed"
 
@@ -104,6 +106,7 @@ _MEANINGS = {
     ChangeKind.NEWLY_UNSUPPORTED: "the target declares it unsupported now",
     ChangeKind.LIMITATION_APPEARED: "fails now as a limitation predicts, not red before",
     ChangeKind.SIGNAL_LOST: "vacuous pass now, conclusive before",
+    ChangeKind.DEGRADED_NEWLY: "too far from the float model now, near enough before",
     ChangeKind.DELEGATION_LOST: "fewer calls are delegated, and more are fallback nodes",
     ChangeKind.RUNTIME_CHANGED: "executed by another runtime",
     ChangeKind.NUMERICS_WORSE: "lower SQNR against the float64 oracle, or an output not compared",
@@ -119,6 +122,7 @@ _MEANINGS = {
     ChangeKind.APPEARED: "not in the run before",
     ChangeKind.NEWLY_EXECUTED: "passes now, not executed before",
     ChangeKind.SIGNAL_GAINED: "conclusive pass now, vacuous before",
+    ChangeKind.DEGRADED_NO_LONGER: "near enough to the float model now, too far before",
     ChangeKind.LIMITATION_GONE: "passes now, xfailed before",
     ChangeKind.FIXED: "passes now, red before",
 }

@@ -36,7 +36,7 @@ def classify_transition(before: CellFacts | None, after: CellFacts | None) -> Ch
         # A missing record is a change for the worse even for a new cell.
         return ChangeKind.NOT_RUN if after.outcome is CellOutcome.NOT_RUN else ChangeKind.APPEARED
     if after.outcome.is_pass:
-        return _to_pass(before.outcome)
+        return _to_pass(before, after)
     if after.outcome is before.outcome:
         return None
     if after.outcome is CellOutcome.VACUOUS:
@@ -61,9 +61,10 @@ def _to_red(before: CellFacts | None, after: CellFacts) -> ChangeKind:
     return ChangeKind.FAILS_OTHERWISE if kind is ChangeKind.NEWLY_FAILING else kind
 
 
-def _to_pass(before: CellOutcome) -> ChangeKind | None:
+def _to_pass(earlier: CellFacts, after: CellFacts) -> ChangeKind | None:
+    before = earlier.outcome
     if before.is_pass:
-        return None
+        return _change_quality(earlier, after)
     if before.is_red:
         return ChangeKind.FIXED
     if before is CellOutcome.VACUOUS:
@@ -71,3 +72,10 @@ def _to_pass(before: CellOutcome) -> ChangeKind | None:
     return (
         ChangeKind.LIMITATION_GONE if before is CellOutcome.XFAILED else ChangeKind.NEWLY_EXECUTED
     )
+
+
+def _change_quality(before: CellFacts, after: CellFacts) -> ChangeKind | None:
+    was, is_now = (each.outcome is CellOutcome.DEGRADED for each in (before, after))
+    if was == is_now or before.quality_db is None or after.quality_db is None:
+        return None  # an earlier release did not measure it
+    return ChangeKind.DEGRADED_NEWLY if is_now else ChangeKind.DEGRADED_NO_LONGER

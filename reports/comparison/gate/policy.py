@@ -28,6 +28,7 @@ DEFAULT_RED = (
     ChangeKind.NEWLY_UNSUPPORTED,
     ChangeKind.LIMITATION_APPEARED,
     ChangeKind.SIGNAL_LOST,
+    ChangeKind.DEGRADED_NEWLY,
     ChangeKind.DELEGATION_LOST,
     ChangeKind.RUNTIME_CHANGED,
     ChangeKind.NUMERICS_WORSE,
