@@ -262,11 +262,36 @@ def quality(cell: Cell) -> str:
     if found is None:
         return ""
     word = ", degraded" if found.is_degraded else ""
+    shares = ", ".join(f"{name} {share:.2g}" for name, share in found.clipped.items())
+    word += f"; share of values that are clipped: {shares}" if shares else ""
     return (
         f"SQNR {text.decibels(found.sqnr_db)} of the quantized graph against the float model "
         f"(output {found.output}); {text.decibels(found.expected_db)} expected of "
         f"{text.count(found.roundings, 'rounding')}{word}"
     )
+
+
+def quality_parts(cell: Cell) -> list[tuple[str, ...]]:
+    """The roundings of a quantizer that cost most, worst first, as rows of :data:`QUALITY_HEAD`."""
+    parts = [] if cell.quality is None else cell.quality.parts
+    return [
+        (
+            part.node,
+            text.decibels(part.alone_db),
+            "" if part.without_db is None else text.decibels(part.without_db),
+            f"{part.clipped:.2%}" if part.clipped else "",
+            f"{part.codes:,} of {part.available:,}" if part.available else "",
+            part.module,
+            part.source,
+        )
+        for part in parts
+    ]
+
+
+QUALITY_HEAD = (
+    "tensor", "SQNR alone", "SQNR without", "clipped", "codes used", "module", "line",
+)  # fmt: skip
+"""Columns of :func:`quality_parts`. Alone: only this tensor is rounded; without: all others are."""
 
 
 def program(cell: Cell) -> str:

@@ -82,6 +82,13 @@ def make_quantizer(specification: str, config: str) -> Any:
     return quantizer
 
 
+def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
+    """Let a quantizer leave the modules of these names in float."""
+    for name in names:
+        quantizer = quantizer.set_module_name(name, None)
+    return quantizer
+
+
 def explain(specification: str, partitioners: Sequence[Any], node: Node) -> str | None:
     """Explain why quantize and dequantize nodes at a partition's border are not delegated.
 
@@ -239,6 +246,7 @@ def make_integer_recipe(
         partitioners=functools.partial(make_partitioners, specification),
         unsupported=_require_static_and_finite,
         explain=functools.partial(explain, specification),
+        keep_float=keep_float,
         # TOSA's integers have at most 48 bits: Arm's quantizer casts int64 inputs and results
         # (ConvertInt64OutputOpsToInt32Pass, InsertInt32CastsAfterInt64PlaceholdersPass).
         narrowed={"int64": "int32"},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack import weights
 from backends.xnnpack.precision import BFLOAT16, DYNAMIC, FLOAT16, FLOAT32, INT4, STATIC
-from backends.xnnpack.quantization import make_quantizer
+from backends.xnnpack.quantization import keep_float, make_quantizer
 from backends.xnnpack.settings import SETTINGS
 from harness import Inputs, is_installed_within
 from harness.backend_api import (
@@ -120,6 +120,7 @@ def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
         partitioners=make_partitioners,
         unsupported=find_calibration_problem,
         explain=explain,
+        keep_float=keep_float,
         script=_make_quantizing_script(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
 
@@ -185,6 +186,7 @@ class Xnnpack:
             quantizer=functools.partial(make_quantizer, per_channel=True, dynamic=True),
             partitioners=make_dynamic_partitioners,
             explain=explain,
+            keep_float=keep_float,
             script=_make_dynamic_script(),
         ),
         # No int8 weights alone: the delegate takes them for floats and drops their scales, which

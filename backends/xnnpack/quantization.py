@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness import UnsupportedProgram
@@ -28,6 +29,24 @@ def make_quantizer(*, per_channel: bool, dynamic: bool) -> Any:
     quantizer = XNNPACKQuantizer().set_global(config)
     quantizer.validate = _require_annotations
     return quantizer
+
+
+def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
+    """Leave modules in float: ``set_module_name`` of XNNPACK's quantizer refuses None.
+
+    Args:
+        quantizer: of :func:`make_quantizer`.
+        names: names of modules; those inside of them stay in float, too.
+    """
+    earlier = quantizer.filter_fn
+
+    def is_quantized(node: torch.fx.Node) -> bool:
+        paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        is_inside = any(path == name or path.startswith(f"{name}.")
+                        for path in paths for name in names)  # fmt: skip
+        return not is_inside and (earlier is None or earlier(node))
+
+    return quantizer.set_filter_function(is_quantized)
 
 
 def _require_annotations(model: torch.fx.GraphModule) -> None:

@@ -31,6 +31,7 @@ class _Group:
     sets: list[InputSet]
     dynamic_program: DynamicProgram | None = None
     further: tuple[CallInputs, ...] = ()
+    calibration: tuple[CallInputs, ...] = ()
 
     @property
     def calls(self) -> list[CallInputs]:
@@ -104,6 +105,8 @@ def plan_cases(
                 module, one.given, subject.program
             )
         groups.append(group)
+    for group in groups:
+        group.calibration = _choose_calibration(subject, group)
     names = _name_cases(subject.name, groups)
     for name, group in zip(names, groups, strict=True):
         about = f"{name}: " if len(groups) > 1 else ""
@@ -112,6 +115,21 @@ def plan_cases(
             lines.append(f"runs on {', '.join(one.label for one in group.sets)}")
         notes += [f"{about}{line}" for line in lines]
     return CasePlan([_make_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
+
+
+def _choose_calibration(subject: CheckedModel, group: _Group) -> tuple[CallInputs, ...]:
+    """Return the calibration inputs that a program takes.
+
+    Raises:
+        CaseError: there are some for the model, and the program takes none of them.
+    """
+    taken = tuple(one.given for one in subject.calibration if group.accepts(one.given))
+    if subject.calibration and not taken:
+        raise CaseError(
+            f"none of the calibration inputs {', '.join(one.label for one in subject.calibration)} "
+            f"has the shapes and dtypes of the inputs {group.sets[0].label}"
+        )
+    return taken
 
 
 def _add_dynamic_calls(
@@ -177,6 +195,7 @@ def _make_case(subject: CheckedModel, name: str, group: _Group) -> Case:
         kwargs or None,
         dynamic_shapes=shapes,
         calls=group.calls[1:],
+        calibration=group.calibration,
         tags=[MODEL, *(["dynamic"] if shapes is not None else [])],
     )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from harness.checking import cases, custom_passes as graph_passes
-from harness.checking.custom_passes import PassFactory
+from harness.checking import cases
+from harness.checking.custom_recipe import RecipeChanges, check_module_names, make_pass_factory
 from harness.checking.dynamic_dimensions import parse_dynamic
 from harness.checking.input_layout import explain_layout
 from harness.checking.model_sources import CheckedModel, InputSet, as_given, case_name
@@ -31,7 +31,7 @@ from harness.tracing.divergence import trace_cell
 from harness.tracing.trace_result import add_trace
 
 
-def check(
+def check(  # noqa: PLR0913  # the options of conform check
     module: torch.nn.Module,
     inputs: Any,
     targets: str | Sequence[Target | str] | None = None,
@@ -42,6 +42,9 @@ def check(
     transform_passes: Sequence[Any] = (),
     vary: str = "",
     past_defects: bool = True,
+    calibration: Sequence[Any] = (),
+    keep_float: Sequence[str] = (),
+    quality: bool = False,
 ) -> list[Cell]:
     """Run a module on targets and compare it with the oracle. Nothing is written.
 
@@ -63,6 +66,10 @@ def check(
             ``all`` (:func:`harness.model.variations.covering.vary_targets`).
         past_defects: list all known defects of a program and judge the rest, where the backend can
             continue past the first defect.
+        calibration: sets of inputs, as ``inputs``, that calibrate quantizers instead of ``inputs``.
+        keep_float: names of modules that quantizers leave in float.
+        quality: measure which roundings of a quantizer cause the error
+            (:attr:`harness.record.quality.Quality.parts`); takes a run of the model for each.
 
     Returns:
         A cell for each case and target.
@@ -78,10 +85,19 @@ def check(
         InputSet("example" if len(given) == 1 else f"inputs{number}", one)
         for number, one in enumerate(given)
     ]
-    subject = CheckedModel(case_name(name or type(module).__name__), module, tuple(sets))
+    calibrating = [
+        InputSet(f"calibration{number}", as_given(one)) for number, one in enumerate(calibration)
+    ]
+    subject = CheckedModel(
+        case_name(name or type(module).__name__),
+        module,
+        tuple(sets),
+        calibration=tuple(calibrating),
+    )
+    check_module_names(module, keep_float)
     requested = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
     made = cases.plan_cases(subject, requested, seed=seed)
-    makers = [graph_passes.make_pass_factory(one) for one in transform_passes]
+    changes = RecipeChanges([make_pass_factory(one) for one in transform_passes], keep_float)
     cells, shared_work = [], SharedCaseWork()
     for case, target in pair_cases_and_targets(made.cases, resolve_targets(targets, vary)):
         ran: list[Tester] = []
@@ -90,15 +106,16 @@ def check(
             case,
             target,
             seed=seed,
-            passes=makers,
+            changes=changes,
             options=CellOptions(
                 continue_past_defects=past_defects,
+                explain_quality=quality,
                 shared_work=shared_work,
                 on_compared=ran.append,
                 on_failure=failed.append,
             ),
         )
-        recipe = graph_passes.add_passes_to_recipe(target, makers)
+        recipe = changes.change(target)
         found = trace_cell(
             cell,
             case,
@@ -142,7 +159,7 @@ def check_cell(
     target: Target,
     *,
     seed: int,
-    passes: Sequence[PassFactory] = (),
+    changes: RecipeChanges,
     options: CellOptions,
 ) -> Cell:
     """Run one case on one target.
@@ -151,7 +168,7 @@ def check_cell(
         case: the case.
         target: the target.
         seed: run seed.
-        passes: factories of graph passes that run before the target's own passes.
+        changes: changes of the target's recipe.
         options: how the cell runs.
     """
     compared: list[Tester] = []
@@ -161,7 +178,7 @@ def check_cell(
         if options.on_compared is not None:
             options.on_compared(tester)
 
-    recipe = graph_passes.add_passes_to_recipe(target, passes)
+    recipe = changes.change(target)
     noting = replace(options, on_compared=note)
     cell = run_cell(case, target, seed=seed, recipe=recipe, options=noting)
     plain = CellOptions(continue_past_defects=options.continue_past_defects)

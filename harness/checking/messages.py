@@ -25,6 +25,9 @@ class CheckRequest(msgspec.Struct, kw_only=True):
         seed: run seed.
         dynamic: values of ``--dynamic``.
         passes: graph passes, spelled as on the command line.
+        calibrate: files of inputs that calibrate a quantizer.
+        keep_float: names of modules that a quantizer leaves in float.
+        quality: measure which roundings of a quantizer cause the error.
         programs: folder to write the programs to.
         speed: use the speed parts.
         trace: trace red cells without a time limit.
@@ -43,6 +46,9 @@ class CheckRequest(msgspec.Struct, kw_only=True):
     seed: int = 0
     dynamic: list[str] = []
     passes: list[str] = []
+    calibrate: list[str] = []
+    keep_float: list[str] = []
+    quality: bool = False
     programs: str | None = None
     speed: bool = True
     trace: bool = False

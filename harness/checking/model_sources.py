@@ -40,6 +40,7 @@ class CheckedModel:
         name: name of its cases.
         module: the module; cases copy it.
         sets: sets of inputs, at least one; the first is exported.
+        calibration: sets of inputs that calibrate quantizers; empty for ``sets``.
         dynamic_shapes: the ``dynamic_shapes`` of ``torch.export.export``; None for static shapes.
         program: the exported program of the module if it is from a ``.pt2`` file; it decides which
             inputs are accepted.
@@ -50,9 +51,12 @@ class CheckedModel:
     sets: tuple[InputSet, ...] = field(default=())
     dynamic_shapes: Any = None
     program: ExportedProgram | None = None
+    calibration: tuple[InputSet, ...] = ()
 
 
-def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> CheckedModel:
+def load_model(
+    spec: str, files: Sequence[Path] = (), calibration: Sequence[Path] = (), *, seed: int = 0
+) -> CheckedModel:
     """Load a model and its inputs.
 
     A function or a class is called without arguments. All random generators are seeded from
@@ -63,6 +67,7 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
     Args:
         spec: ``FILE.py:NAME``, ``package.module:NAME`` or ``FILE.pt2``.
         files: files of inputs.
+        calibration: files of inputs that calibrate quantizers.
         seed: run seed.
 
     Raises:
@@ -82,18 +87,21 @@ def load_model(spec: str, files: Sequence[Path] = (), *, seed: int = 0) -> Check
         with seed_generators(seed, title):
             subject = _load_object(title, spec, found)
     if files:
-        like = _positional_tensors(subject.sets[0].given) if subject.sets else ()
-        given = [make_call(*read_inputs(path, like)) for path in files]
-        if subject.program is not None:
-            given = [exported_programs.arrange_inputs(subject.program, one) for one in given]
-        sets = [InputSet(path.name, one) for path, one in zip(files, given, strict=True)]
-        subject = replace(subject, sets=tuple(sets))
+        subject = replace(subject, sets=_read_sets(subject, files))
     if not subject.sets:
         raise UsageError(
             f"{spec} has no inputs: return (module, inputs), give the module an attribute or a "
             f"method example_inputs, or name files with --inputs"
         )
-    return subject
+    return replace(subject, calibration=_read_sets(subject, calibration))
+
+
+def _read_sets(subject: CheckedModel, files: Sequence[Path]) -> tuple[InputSet, ...]:
+    like = _positional_tensors(subject.sets[0].given) if subject.sets else ()
+    given = [make_call(*read_inputs(path, like)) for path in files]
+    if subject.program is not None:
+        given = [exported_programs.arrange_inputs(subject.program, one) for one in given]
+    return tuple(InputSet(path.name, one) for path, one in zip(files, given, strict=True))
 
 
 def case_name(text: str) -> str:

@@ -36,7 +36,7 @@ from harness.workers.served import Send
 from harness.workers.worker_status import StatusFile, WorkerStatus
 
 if TYPE_CHECKING:
-    from harness.checking.custom_passes import PassFactory
+    from harness.checking.custom_recipe import RecipeChanges
     from harness.model.case import Case
     from harness.model.recipe import Recipe
     from harness.pipeline.tester import Tester
@@ -57,7 +57,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         ConformError: the check cannot run.
     """
     silence_vendors()
-    from harness.checking import cases, check, custom_passes, dynamic_dimensions, model_sources
+    from harness.checking import cases, check, custom_recipe, dynamic_dimensions, model_sources
     from harness.model import registry
     from harness.pipeline import speed
     from harness.pipeline.cell_options import CellOptions
@@ -67,16 +67,22 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         speed.install()
     targets = check.resolve_targets(request.targets, request.vary)
     asked = dynamic_dimensions.parse_dynamic(request.dynamic)
-    makers = [custom_passes.load_pass(spec) for spec in request.passes]
-    subject = model_sources.load_model(
-        request.source, [Path(file) for file in request.inputs], seed=request.seed
+    changes = custom_recipe.RecipeChanges(
+        [custom_recipe.load_pass(spec) for spec in request.passes], request.keep_float
     )
+    subject = model_sources.load_model(
+        request.source,
+        [Path(file) for file in request.inputs],
+        [Path(file) for file in request.calibrate],
+        seed=request.seed,
+    )
+    custom_recipe.check_module_names(subject.module, request.keep_float)
     plan = cases.plan_cases(subject, asked, seed=request.seed)
     pairs = {cell_id(case.name, target): (case, target)
              for case, target in check.pair_cases_and_targets(plan.cases, targets)}  # fmt: skip
     states = registry.find_backend_states((target.backend for target in targets), targets)
     send(CellsPlanned(list(pairs), plan.notes, states))
-    _trace_crashed_cells(request, pairs, makers, send, log)
+    _trace_crashed_cells(request, pairs, changes, send, log)
     folder = None if request.programs is None else Path(request.programs)
     board, shared_work = StatusFile(Path(request.folder), WORKER), SharedCaseWork()
     with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
@@ -97,9 +103,10 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
                     case,
                     target,
                     seed=request.seed,
-                    passes=makers,
+                    changes=changes,
                     options=CellOptions(
                         continue_past_defects=request.past_defects,
+                        explain_quality=request.quality,
                         save=None if folder is None else _program_path(folder, name),
                         meter=meter,
                         shared_work=shared_work,
@@ -109,7 +116,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
                     ),
                 )
             send(CellEnded(cell.id, cell.to_json()))
-            recipe = custom_passes.add_passes_to_recipe(target, makers)
+            recipe = changes.change(target)
             traced = _trace_cell(case, cell, request, recipe, send, ran, failed)
             if traced is not None:
                 send(traced)
@@ -118,12 +125,11 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
 def _trace_crashed_cells(
     request: CheckRequest,
     pairs: Mapping[str, tuple[Case, Target]],
-    makers: Sequence[PassFactory],
+    changes: RecipeChanges,
     send: Callable[[CheckEvent], None],
     log: TextIO,
 ) -> None:
     """Find the failing nodes of cells that crashed an earlier process."""
-    from harness.checking import custom_passes
     from harness.record.cell import Cell
 
     for record in request.crashed:
@@ -133,9 +139,7 @@ def _trace_crashed_cells(
         cell.tags = sorted(case.tags)
         send(NodeSearchStarted(cell.id))
         with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-            traced = _trace_cell(
-                case, cell, request, custom_passes.add_passes_to_recipe(target, makers), send
-            )
+            traced = _trace_cell(case, cell, request, changes.change(target), send)
         if traced is not None:
             send(traced)
 

@@ -34,6 +34,12 @@ _PROGRAMS = "programs"
     help="Call the model with these inputs: .pt .npy .npz .safetensors, images, .wav; repeatable.",
 )
 @click.option(
+    "--calibrate",
+    multiple=True,
+    metavar="FILE",
+    help="Calibrate quantizers with these inputs instead of those that are judged; repeatable.",
+)
+@click.option(
     "--targets",
     metavar="LIST",
     help=f"Run on targets, separated by commas: {TARGET_LIST_HELP}.  [default: plain targets]",
@@ -57,6 +63,17 @@ _PROGRAMS = "programs"
     multiple=True,
     metavar="MODULE:CLASS",
     help="Run this pass on the edge program before the passes of the target; repeatable.",
+)
+@click.option(
+    "--keep-float",
+    multiple=True,
+    metavar="MODULE",
+    help="Let quantizers leave this module of the model in float; repeatable.",
+)
+@click.option(
+    "--quality",
+    is_flag=True,
+    help="List the tensors whose quantization costs most, worst first. Runs the model for each.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Use this run seed.")
 @click.option(
@@ -96,10 +113,13 @@ _PROGRAMS = "programs"
 def check(
     source: str,
     files: Sequence[str],
+    calibrate: Sequence[str],
     targets: str | None,
     vary: str,
     dynamic: Sequence[str],
     passes: Sequence[str],
+    keep_float: Sequence[str],
+    quality: bool,
     seed: int,
     cell_timeout: float | None,
     cell_memory: float | None,
@@ -136,6 +156,9 @@ def check(
         seed=seed,
         dynamic=list(dynamic),
         passes=list(passes),
+        calibrate=list(calibrate),
+        keep_float=list(keep_float),
+        quality=quality,
         programs=None if save is None else str(save / _PROGRAMS),
         speed=speed,
         trace=trace,
@@ -226,10 +249,12 @@ def _command(
     """Build the command that checks the same model on these targets and their variations."""
     options = [
         *(("--inputs", file) for file in request.inputs),
+        *(("--calibrate", file) for file in request.calibrate),
         *([("--targets", targets)] if targets is not None else []),
         *([("--vary", vary)] if vary else []),
         *(("--dynamic", text) for text in request.dynamic),
         *(("--transform-pass", spec) for spec in request.passes),
+        *(("--keep-float", name) for name in request.keep_float),
         ("--seed", str(request.seed)),
         *([("--cell-timeout", f"{limits.seconds:g}")] if limits.seconds is not None else []),
         *([("--cell-memory", f"{limits.gibibytes:g}")] if limits.gibibytes is not None else []),
@@ -237,6 +262,7 @@ def _command(
     words = [word for pair in options for word in pair]
     flags = [] if request.past_defects else ["--no-past-defects"]
     flags += [] if request.speed else ["--no-speed"]
+    flags += ["--quality"] if request.quality else []
     return ["conform", "check", request.source, *words, *flags]
 
 

@@ -112,11 +112,17 @@ class Exporter:
 class Built:
     """The module in eval mode and the inputs of each call of a case, for one seed.
 
-    Export and calibration use the inputs of the first call.
+    Export uses the inputs of the first call.
+
+    Attributes:
+        module: the module.
+        calls: inputs of each call, whose outputs are judged.
+        calibration: inputs that calibrate a quantizer; empty for those of the calls.
     """
 
     module: torch.nn.Module
     calls: tuple[CallInputs, ...]
+    calibration: tuple[CallInputs, ...] = ()
 
     @property
     def inputs(self) -> CallInputs:
@@ -141,12 +147,16 @@ class Built:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """The tensors among the inputs of all calls."""
+        """The tensors among the inputs of all calls, and of calibration."""
         import torch
 
         from harness.vendors.torch import tree_leaves
 
-        return [leaf for leaf in tree_leaves(self.calls) if isinstance(leaf, torch.Tensor)]
+        return [
+            leaf
+            for leaf in tree_leaves((self.calls, self.calibration))
+            if isinstance(leaf, torch.Tensor)
+        ]
 
     def is_row_major(self, *, dense_only: bool = False) -> bool:
         """Whether all input tensors are contiguous.
@@ -183,7 +193,8 @@ class Built:
             return item.to(wanted) if is_float else item
 
         # Not Module.to, which casts weights of every floating dtype.
-        return Built(convert_state(self.module, convert), tuple(tree_map(convert, self.calls)))
+        calls, calibration = tree_map(convert, (self.calls, self.calibration))
+        return Built(convert_state(self.module, convert), calls, calibration)
 
 
 @dataclass(frozen=True)
@@ -202,6 +213,9 @@ class Case:
         calls: returns the inputs of further calls of the same program (other shapes within the
             ranges, or the next step of a stateful module): tuples, or a :class:`Call` with keyword
             inputs. They run after the first call.
+        calibration: returns inputs that calibrate a quantizer instead of those of the calls, as
+            ``calls`` does. Give it where the values of the calls are not those that the quantizer
+            has seen, as in use.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
         targets: globs over targets, separated by ``|``, if the case suits only some targets; a
             plain run then selects all that match. Empty: every target that a run selects.
@@ -230,6 +244,7 @@ class Case:
     op: str = ""
     dynamic_shapes: Any = None
     calls: Calls | None = None
+    calibration: Calls | None = None
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"
@@ -266,6 +281,7 @@ class Case:
         *,
         dynamic_shapes: Any = None,
         calls: Sequence[CallInputs] = (),
+        calibration: Sequence[CallInputs] = (),
         tags: Sequence[str] = (),
     ) -> Case:
         """Make a case from an existing module and inputs; each build copies both.
@@ -280,6 +296,7 @@ class Case:
             kwargs: keyword inputs.
             dynamic_shapes: as ``torch.export.export`` takes it.
             calls: inputs of further calls: tuples, or a :class:`Call` with keyword inputs.
+            calibration: likewise, inputs that calibrate a quantizer instead of those of the calls.
             tags: words for selection and grouping.
         """
         keyword_inputs = {} if kwargs is None else kwargs
@@ -296,6 +313,7 @@ class Case:
             build,
             dynamic_shapes=dynamic_shapes,
             calls=(lambda: copy.deepcopy(_normalize_inputs(list(calls)))) if calls else None,
+            calibration=(lambda: copy.deepcopy(list(calibration))) if calibration else None,
             tags=frozenset(tags),
         )
 
@@ -309,13 +327,17 @@ class Case:
             try:
                 made = self.build()
                 further = tuple(self.calls()) if self.calls else ()
+                calibration = tuple(self.calibration()) if self.calibration else ()
             except Exception as error:
                 raise CaseError(f"case {self.name!r} cannot be built: {describe(error)}") from error
         module, inputs = self._split_build(made)
         calls = tuple(_normalize_inputs((inputs, *further)))
-        if not all(isinstance(call, tuple | Call) for call in calls):
-            raise CaseError(f"case {self.name!r}: calls must be a sequence of tuples of inputs")
-        return Built(_prepare_for_inference(module), calls)
+        calibration = tuple(_normalize_inputs(calibration))
+        if not all(isinstance(call, tuple | Call) for call in (*calls, *calibration)):
+            raise CaseError(
+                f"case {self.name!r}: calls and calibration must be sequences of tuples of inputs"
+            )
+        return Built(_prepare_for_inference(module), calls, calibration)
 
     def find_lost_delegation(self, target: Target, delegation: Delegation) -> str | None:
         """Return which nodes a program leaves beyond ``fallbacks``, or None."""

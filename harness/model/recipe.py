@@ -201,6 +201,8 @@ class Recipe:
         script: the recipe as source, for scripts without this project; None where there is none.
         added: the passes that a target adds. They are the first of ``transform_passes``, and their
             properties are checked.
+        keep_float: takes a quantizer and the names of modules, and returns a quantizer that leaves
+            these modules in float; None where it cannot.
         narrowed: output dtypes that the quantizer may return instead of the module's, by the
             module's dtype; all other dtypes are the module's.
         like: targets with equivalent recipes: a case for one of them also suits this one. Their
@@ -226,6 +228,7 @@ class Recipe:
     explain: Callable[[Sequence[Partitioner], Node], str | None] | None = None
     script: Script | None = None
     added: tuple[KnownPass, ...] = ()
+    keep_float: Callable[[Any, Sequence[str]], Any] | None = None
     narrowed: Mapping[str, str] = field(default_factory=dict, hash=False)
     like: tuple[str, ...] = ()
 

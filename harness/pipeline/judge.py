@@ -62,6 +62,7 @@ class ExecutionStages(StageClock, ArtifactReader):
     built: Built
     sizes: ExecutedSizes
     _alteration_check: AlterationCheck
+    _explain_quality: bool
     _runs: EagerRuns
     _shared_work: SharedCaseWork | None
 
@@ -310,7 +311,13 @@ class ExecutionStages(StageClock, ArtifactReader):
             runs = QuantizerRuns.from_calibrated(prepared, self._runs.seed)
             if not runs.places:
                 return None
-            return predict(runs, calibration, self._make_float_module(exported))
+            return predict(
+                runs,
+                calibration,
+                self._make_float_module(exported),
+                is_apart=calibration is not self.built.calls,
+                explain=self._explain_quality,
+            )
 
     def _compare_quantized(
         self, exported: ExportedProgram, graph: torch.fx.GraphModule, prediction: Prediction

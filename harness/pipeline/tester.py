@@ -73,6 +73,7 @@ class Tester(ExecutionStages, GraphChecks):
         transform_passes: Sequence[Pass] | None = None,
         meter: MemoryMeter | None = None,
         shared_work: SharedCaseWork | None = None,
+        explain_quality: bool = False,
     ) -> None:
         """Build the case for a target.
 
@@ -85,6 +86,7 @@ class Tester(ExecutionStages, GraphChecks):
             transform_passes: used instead of the recipe's passes, on either lowering path.
             meter: measures the memory of each stage; by default a new one.
             shared_work: results that the cells of one case share; by default nothing is shared.
+            explain_quality: measure which roundings of a quantizer cause the error.
 
         Raises:
             UnknownTarget: the backend or recipe does not exist.
@@ -98,6 +100,7 @@ class Tester(ExecutionStages, GraphChecks):
         self.seed = seed
         self._passes = transform_passes
         self._shared_work = shared_work
+        self._explain_quality = explain_quality
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
         self.sizes = ExecutedSizes()
@@ -176,7 +179,8 @@ class Tester(ExecutionStages, GraphChecks):
 
         Args:
             quantizer: by default a new quantizer of the recipe.
-            calibration: inputs to calibrate with; by default those of the case's calls.
+            calibration: inputs to calibrate with; by default the case's calibration, else those of
+                its calls.
         """
         exported: ExportArtifact = self._artifacts.need("export", "quantize")
         if quantizer is None and self.recipe.quantizer is None:
@@ -186,7 +190,7 @@ class Tester(ExecutionStages, GraphChecks):
                 quantizer = self.recipe.quantizer()
             prepared = stages.prepare(exported.program, quantizer, qat=self.recipe.qat)
         self.intermediates = self._compare_forms(exported.program, prepared)
-        calibration = calibration or self.built.calls
+        calibration = calibration or self.built.calibration or self.built.calls
         with self._vendor_stage("quantize", "calibration"):
             stages.calibrate(prepared, calibration)
         prediction = self._predict_quantized(exported.program, prepared, calibration)

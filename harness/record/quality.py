@@ -12,17 +12,44 @@ DEGRADED_BELOW_DB = 6.0
 more than twice the expected one."""
 
 
+class QualityPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One rounded tensor, and its share in the error of a quantized graph.
+
+    ``node`` computes the tensor, at the line ``source`` of the model in the module ``module``.
+    ``alone_db`` is the SQNR of the graph in which this tensor alone is rounded, ``without_db`` that
+    of the graph in which all others are; None where it was not measured. ``clipped`` is the share
+    of its values that its codes cannot represent, ``codes`` the number of codes between the
+    ends of its values, of ``available`` ones. ``least`` and ``most`` are the ends of its values.
+    """
+
+    node: str
+    alone_db: float
+    without_db: float | None = None
+    source: str = ""
+    module: str = ""
+    clipped: float = 0.0
+    codes: int = 0
+    available: int = 0
+    least: float = 0.0
+    most: float = 0.0
+
+
 class Quality(msgspec.Struct, frozen=True, kw_only=True):
     """The SQNR of a quantized graph against its float model, over all calls.
 
     ``sqnr_db`` is that of the output with the lowest one, whose number is ``output``. The
     ``expected_db`` is that of as many ``roundings`` of tensors that make good use of their codes.
+    ``clipped`` has the share of values that are beyond the codes of a tensor, by its node, most
+    first; only where the quantizer was calibrated with other inputs. ``parts`` are the roundings
+    with the largest errors, where they were measured.
     """
 
     sqnr_db: float
     expected_db: float
     output: int
     roundings: int
+    clipped: dict[str, float] = {}
+    parts: list[QualityPart] = []
 
     @property
     def is_degraded(self) -> bool:

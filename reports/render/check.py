@@ -15,6 +15,7 @@ from reports import facts, text
 from reports.console import new_grid, new_table, outcome_style, print_section, safe_text
 from reports.outcome import CellOutcome, severity_rank, words
 from reports.render.terminal import verdict
+from reports.render.terminal_cell import quality_table
 from reports.render.views import figures
 from reports.summary import RunSummary
 from reports.verdict import RunVerdict
@@ -112,8 +113,11 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
         if outcome in shown:
             out.print(safe_text(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
     for cell in cells:
-        if CellOutcome.from_cell(cell) is CellOutcome.DEGRADED:
+        if cell.is_degraded or (cell.quality is not None and cell.quality.clipped):
             out.print(safe_text(f"{cell.target}: {facts.quality(cell)}"))
+        for table in quality_table(cell):
+            print_section(out, f"Where the quality goes on {cell.target}")
+            out.print(table)
     quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
     if quantized:
         words = "SQNR: first line against the quantized graph, second against the float model"

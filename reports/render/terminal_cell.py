@@ -59,10 +59,20 @@ def _sections(cell: Cell) -> Iterator[tuple[str, Iterator[RenderableType]]]:
     yield "Known defects", map(safe_text, facts.defects(cell))
     yield "Limitation", _limitation(cell)
     yield "Numerics against the float64 oracle", _numerics(cell.numerics)
+    yield "Where the quality goes", quality_table(cell)
     yield "Failing node" if fails else "First diverging node", _divergence(cell)
     yield "Delegation", _delegation(cell)
     yield "Time and memory" if cell.memory else "Time", _times(cell)
     yield "Traceback", map(safe_text, [text.tail(cell.traceback, 20_000)] if cell.traceback else [])
+
+
+def quality_table(cell: Cell) -> Iterator[Table]:
+    """The roundings of a quantizer that cost most; nothing where they were not measured."""
+    if rows := facts.quality_parts(cell):
+        table = new_table(*facts.QUALITY_HEAD)
+        for row in rows:
+            table.add_row(*map(safe_text, row))
+        yield table
 
 
 def _properties(cell: Cell, run: Run | None) -> Table:

@@ -30,9 +30,9 @@ class Place:
     graph: GraphModule
 
     @property
-    def is_constant(self) -> bool:
-        """Whether the value belongs to the module, such as a weight."""
-        return self.source.op == "get_attr"
+    def name(self) -> str:
+        """The name of the value: that of a weight in the module, else that of its node."""
+        return str(self.source.target) if self.source.op == "get_attr" else self.source.name
 
     def __str__(self) -> str:
         return describe_node(self.source)

@@ -20,21 +20,17 @@ class ObservedValues:
         axis: dimension of the channels in the values; None for one channel.
         least: float64 (channels), the least value.
         most: float64 (channels), the greatest value.
-        squares: float64 (channels), the sum of squares of the values.
-        errors: likewise, of the errors of the grid.
+        errors: float64 (channels), the sum of squares of the errors of the grid.
         clipped: number of values that the grid limits by more than half a step.
         count: number of values of a channel.
-        codes: number of different codes in use, of the call that uses most.
     """
 
     axis: int | None
     least: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     most: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    squares: torch.Tensor = field(default_factory=lambda: torch.zeros(()))
     errors: torch.Tensor = field(default_factory=lambda: torch.zeros(()))
     clipped: int = 0
     count: int = 0
-    codes: int = 0
 
     def add(self, values: torch.Tensor, grid: Grid) -> None:
         """Add the values of a call, with the errors that a grid makes."""
@@ -48,9 +44,13 @@ class ObservedValues:
         if self.count:
             least, most = torch.minimum(least, self.least), torch.maximum(most, self.most)
         self.least, self.most = least, most
-        self.squares = self.squares + channels.square().double().sum(1)
         self.errors = self.errors + errors.square().double().sum(1)
         self.count += channels.shape[1]
+
+    @property
+    def clipped_share(self) -> float:
+        """The share of values that the grid limits by more than half a step."""
+        return self.clipped / max(1, self.count * len(self.least))
 
     def _split(self, values: torch.Tensor) -> torch.Tensor:
         """Return the values as (channels, values of a channel)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 from torch.fx import GraphModule
 
@@ -20,6 +21,7 @@ from harness.numerics.compare import compare
 from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
 from harness.numerics.oracle import Reference, add_run, make_estimator
 from harness.numerics.unperturbed import collect_places, collect_values
+from harness.pipeline.quantization.attribution import attribute_error
 from harness.pipeline.quantization.conversion import (
     NotComparable,
     Operation,
@@ -30,8 +32,11 @@ from harness.pipeline.quantization.quality import measure_quality
 from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
 from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
 from harness.record.cell import Intermediate
-from harness.record.quality import Quality
+from harness.record.quality import Quality, QualityPart
 from harness.vendors.torch import TreeSpec, tree_leaves
+
+# Places with clipped values that are reported.
+_SHOWN = 5
 
 QUANTIZED = "quantized"
 """Name of the quantized graph among the intermediate forms of a program."""
@@ -50,6 +55,8 @@ class Prediction:
         changed: positions of the flat inputs that the model changes.
         expected: the outputs of the float model.
         steps: number of steps of each rounded tensor.
+        clipped: as in :class:`harness.record.quality.Quality`.
+        parts: likewise.
     """
 
     runs: QuantizerRuns
@@ -60,10 +67,17 @@ class Prediction:
     changed: frozenset[int]
     expected: Sequence[CallResult]
     steps: Sequence[int]
+    clipped: dict[str, float]
+    parts: Sequence[QualityPart]
 
 
 def predict(
-    runs: QuantizerRuns, calibration: Sequence[CallInputs], original: FloatModule
+    runs: QuantizerRuns,
+    calibration: Sequence[CallInputs],
+    original: FloatModule,
+    *,
+    is_apart: bool = False,
+    explain: bool = False,
 ) -> Prediction:
     """Predict the quantized graph of a prepared graph that was calibrated.
 
@@ -71,6 +85,9 @@ def predict(
         runs: runs of the prepared graph.
         calibration: the calls that calibrated it.
         original: the float module, with the calls to predict.
+        is_apart: whether the calls are others than those that calibrated.
+        explain: attribute the error of the output that is farthest from the float model to
+            roundings; this takes a run for each.
     """
     calls = original.calls
     wrong = runs.find_wrong_grids(calibration)
@@ -83,9 +100,28 @@ def predict(
         expected = run_calls(original.module, calls, original.runs.seed, changed)
     operations = list_operations(runs.prepared, runs.places)
     reference = _bound_noise(runs, calls, expected, results)
+    steps = runs.count_steps()
+    quality = measure_quality(results, expected, steps)
     return Prediction(
-        runs, operations, wrong, results, reference, changed, expected, runs.count_steps()
+        runs,
+        operations,
+        wrong,
+        results,
+        reference,
+        changed,
+        expected,
+        steps,
+        _find_clipped(runs, calls) if is_apart else {},
+        attribute_error(runs, calls, expected, quality.output) if explain and quality else (),
     )
+
+
+def _find_clipped(runs: QuantizerRuns, calls: Sequence[CallInputs]) -> dict[str, float]:
+    """The share of values that are clipped at the places with the largest share."""
+    observed = runs.observe(calls).items()
+    shares = {place.name: values.clipped_share for place, values in observed}
+    worst = sorted(shares, key=shares.__getitem__, reverse=True)[:_SHOWN]
+    return {name: shares[name] for name in worst if shares[name]}
 
 
 def _bound_noise(
@@ -181,11 +217,11 @@ def compare_quantized(
         numerics=numerics,
         problem="; ".join(problems) or None,
     )
-    quality = measure_quality(
-        [call.outputs for call in returned],
-        [call.outputs for call in prediction.expected],
-        prediction.steps,
-    )
+    quality = measure_quality(returned, prediction.expected, prediction.steps)
+    if quality is not None:
+        quality = msgspec.structs.replace(
+            quality, clipped=prediction.clipped, parts=list(prediction.parts)
+        )
     return form, quality
 
 

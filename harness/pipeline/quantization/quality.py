@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from harness.numerics.module_runs import CallResult
 from harness.record.quality import Quality
 
 # Range of a tensor in its standard deviations: a normal distribution has one element in 16,000
@@ -30,14 +31,12 @@ def expect_sqnr(steps: Sequence[int]) -> float:
 
 
 def measure_quality(
-    outputs: Sequence[Sequence[Any]],
-    expected: Sequence[Sequence[Any]],
-    steps: Sequence[int],
+    returned: Sequence[CallResult], expected: Sequence[CallResult], steps: Sequence[int]
 ) -> Quality | None:
     """Compare the floating outputs of a quantized graph with those of its float model.
 
     Args:
-        outputs: the leaves of the outputs of the graph, for each call.
+        returned: what each call of the graph returned.
         expected: likewise, of the float model.
         steps: number of steps of each rounded tensor.
 
@@ -45,8 +44,9 @@ def measure_quality(
         None where no output has a finite SQNR: all are integers, zeros or infinite.
     """
     sqnrs: dict[int, float] = {}
-    for number, pairs in enumerate(zip(zip(*outputs), zip(*expected))):  # noqa: B905
-        if (sqnr := _compute_sqnr(*pairs)) is not None:
+    for number in range(min(len(call.outputs) for call in (*returned, *expected))):
+        pair = ([call.outputs[number] for call in side] for side in (returned, expected))
+        if (sqnr := compute_sqnr(*pair)) is not None:
             sqnrs[number] = sqnr
     if not sqnrs or not steps:
         return None
@@ -56,8 +56,16 @@ def measure_quality(
     )
 
 
-def _compute_sqnr(outputs: Sequence[Any], expected: Sequence[Any]) -> float | None:
-    """Return the SQNR of an output over all calls, infinite where it is equal."""
+def compute_sqnr(outputs: Sequence[Any], expected: Sequence[Any]) -> float | None:
+    """Return the SQNR of an output over all calls, in dB; infinite where it is equal.
+
+    Args:
+        outputs: its value in each call.
+        expected: likewise, of the float model.
+
+    Returns:
+        None where it is no floating tensor, is zero, or is not finite.
+    """
     signal = noise = 0.0
     for actual, wanted in zip(outputs, expected, strict=True):
         if not isinstance(wanted, torch.Tensor) or not wanted.is_floating_point():

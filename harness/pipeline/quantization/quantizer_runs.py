@@ -116,16 +116,19 @@ class QuantizerRuns:
         with replace_observers(self.places, keep):
             return run_calls(self.prepared, calls, self.seed, inputs)
 
+    def list_rounded(self) -> list[Place]:
+        """Return the places that are rounded, without biases: their steps are far smaller."""
+        return [
+            place
+            for place in self.places
+            if getattr(place.observer, "is_dynamic", False)
+            or (place in self.grids and not self.grids[place].is_derived)
+        ]
+
     def count_steps(self) -> list[int]:
-        """Return the number of steps between the codes of each place, without biases."""
-        counts = []
-        for place in self.places:
-            grid = self.grids.get(place)
-            if grid is not None and not grid.is_derived:
-                counts.append(grid.high - grid.low)
-            elif getattr(place.observer, "is_dynamic", False):
-                counts.append(int(place.observer.quant_max) - int(place.observer.quant_min))
-        return counts
+        """Return the number of steps between the codes of each place of :meth:`list_rounded`."""
+        observers = (place.observer for place in self.list_rounded())
+        return [int(each.quant_max) - int(each.quant_min) for each in observers]
 
     def quantize(self, place: Place, value: torch.Tensor) -> torch.Tensor:
         """Round a value to the grid of its place, if it has one."""
