@@ -281,15 +281,28 @@ def quality_parts(cell: Cell) -> list[tuple[str, ...]]:
             "" if part.without_db is None else text.decibels(part.without_db),
             f"{part.clipped:.2%}" if part.clipped else "",
             f"{part.codes:,} of {part.available:,}" if part.available else "",
-            part.module,
-            part.source,
+            part.module or part.source.partition(": ")[0],
         )
         for part in parts
     ]
 
 
+def quality_search(cell: Cell) -> str:
+    """The modules that ``--reach-sqnr`` found; empty where it did not search."""
+    found = cell.quality
+    if found is None or found.reached_db is None:
+        return ""
+    if not found.keep_float:
+        return f"reaches {text.decibels(found.reached_db)} with all modules quantized"
+    options = " ".join(f"--keep-float {shlex.quote(name)}" for name in found.keep_float)
+    if found.wanted_db is not None and found.reached_db < found.wanted_db:
+        wanted = text.decibels(found.wanted_db)
+        return f"does not reach {wanted}: {text.decibels(found.reached_db)} with all of {options}"
+    return f"reaches {text.decibels(found.reached_db)} with {options}"
+
+
 QUALITY_HEAD = (
-    "tensor", "SQNR alone", "SQNR without", "clipped", "codes used", "module", "line",
+    "tensor", "SQNR alone", "SQNR without", "clipped", "codes used", "module",
 )  # fmt: skip
 """Columns of :func:`quality_parts`. Alone: only this tensor is rounded; without: all others are."""
 

@@ -22,6 +22,7 @@ from harness.model.case import Case
 from harness.model.selection import parse_list, parse_targets
 from harness.model.variations.covering import vary_targets
 from harness.pipeline.cell_options import CellOptions
+from harness.pipeline.quantization.quality import QualityOptions
 from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
@@ -45,6 +46,7 @@ def check(  # noqa: PLR0913  # the options of conform check
     calibration: Sequence[Any] = (),
     keep_float: Sequence[str] = (),
     quality: bool = False,
+    reach_sqnr: float | None = None,
 ) -> list[Cell]:
     """Run a module on targets and compare it with the oracle. Nothing is written.
 
@@ -70,6 +72,7 @@ def check(  # noqa: PLR0913  # the options of conform check
         keep_float: names of modules that quantizers leave in float.
         quality: measure which roundings of a quantizer cause the error
             (:attr:`harness.record.quality.Quality.parts`); takes a run of the model for each.
+        reach_sqnr: find modules that, left in float, bring a quantized graph to this SQNR in dB.
 
     Returns:
         A cell for each case and target.
@@ -109,7 +112,7 @@ def check(  # noqa: PLR0913  # the options of conform check
             changes=changes,
             options=CellOptions(
                 continue_past_defects=past_defects,
-                explain_quality=quality,
+                quality=QualityOptions(quality, reach_sqnr),
                 shared_work=shared_work,
                 on_compared=ran.append,
                 on_failure=failed.append,
@@ -159,7 +162,7 @@ def check_cell(
     target: Target,
     *,
     seed: int,
-    changes: RecipeChanges,
+    changes: RecipeChanges = RecipeChanges(),  # noqa: B008  (frozen)
     options: CellOptions,
 ) -> Cell:
     """Run one case on one target.

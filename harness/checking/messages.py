@@ -28,6 +28,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
         calibrate: files of inputs that calibrate a quantizer.
         keep_float: names of modules that a quantizer leaves in float.
         quality: measure which roundings of a quantizer cause the error.
+        reach_sqnr: find modules to leave in float to reach this SQNR.
         programs: folder to write the programs to.
         speed: use the speed parts.
         trace: trace red cells without a time limit.
@@ -49,6 +50,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
     calibrate: list[str] = []
     keep_float: list[str] = []
     quality: bool = False
+    reach_sqnr: float | None = None
     programs: str | None = None
     speed: bool = True
     trace: bool = False

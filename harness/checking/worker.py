@@ -61,6 +61,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
     from harness.model import registry
     from harness.pipeline import speed
     from harness.pipeline.cell_options import CellOptions
+    from harness.pipeline.quantization.quality import QualityOptions
     from harness.pipeline.shared_case_work import SharedCaseWork
 
     if request.speed:
@@ -106,7 +107,7 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
                     changes=changes,
                     options=CellOptions(
                         continue_past_defects=request.past_defects,
-                        explain_quality=request.quality,
+                        quality=QualityOptions(request.quality, request.reach_sqnr),
                         save=None if folder is None else _program_path(folder, name),
                         meter=meter,
                         shared_work=shared_work,

@@ -75,6 +75,12 @@ _PROGRAMS = "programs"
     is_flag=True,
     help="List the tensors whose quantization costs most, worst first. Runs the model for each.",
 )
+@click.option(
+    "--reach-sqnr",
+    type=ABOVE_ZERO,
+    metavar="DB",
+    help="Find the modules that, left in float, bring the quantized model to this SQNR.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Use this run seed.")
 @click.option(
     "--cell-timeout",
@@ -120,6 +126,7 @@ def check(
     passes: Sequence[str],
     keep_float: Sequence[str],
     quality: bool,
+    reach_sqnr: float | None,
     seed: int,
     cell_timeout: float | None,
     cell_memory: float | None,
@@ -159,6 +166,7 @@ def check(
         calibrate=list(calibrate),
         keep_float=list(keep_float),
         quality=quality,
+        reach_sqnr=reach_sqnr,
         programs=None if save is None else str(save / _PROGRAMS),
         speed=speed,
         trace=trace,
@@ -255,6 +263,7 @@ def _command(
         *(("--dynamic", text) for text in request.dynamic),
         *(("--transform-pass", spec) for spec in request.passes),
         *(("--keep-float", name) for name in request.keep_float),
+        *([("--reach-sqnr", f"{request.reach_sqnr:g}")] if request.reach_sqnr is not None else []),
         ("--seed", str(request.seed)),
         *([("--cell-timeout", f"{limits.seconds:g}")] if limits.seconds is not None else []),
         *([("--cell-memory", f"{limits.gibibytes:g}")] if limits.gibibytes is not None else []),

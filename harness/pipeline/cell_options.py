@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.pipeline.quantization.quality import QualityOptions
 from harness.pipeline.saving.cell_folder import CellFolder
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
@@ -25,7 +26,7 @@ class CellOptions:
         continue_past_defects: where the backend finds a defect that its emulation can continue
             past, list all defects and judge the rest. The cell is red either way. Cases tagged
             ``published`` stop at their first defect: executing and judging them takes minutes.
-        explain_quality: measure which roundings of a quantizer cause the error.
+        quality: what to measure of a quantized graph.
         save: file to write the serialized program to.
         cell_folder: folder to write the program, inputs, outputs and expected outputs to, as far
             as the cell gets.
@@ -41,7 +42,7 @@ class CellOptions:
     compare_runtimes: bool = False
     lower_only: bool = False
     continue_past_defects: bool = True
-    explain_quality: bool = False
+    quality: QualityOptions = QualityOptions()  # noqa: RUF009  # frozen
     save: Path | None = None
     cell_folder: CellFolder | None = None
     meter: MemoryMeter | None = None

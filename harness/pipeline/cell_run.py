@@ -135,7 +135,7 @@ class CellRun:
                 backend=backend,
                 meter=self.meter,
                 shared_work=self.options.shared_work,
-                explain_quality=self.options.explain_quality,
+                quality=self.options.quality,
             )
             self.stages = tester.seconds
             if (reason := find_unsupported_reason(tester)) is not None:

@@ -3,68 +3,51 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
 import torch
-from torch.export import ExportedProgram
 
 from harness.errors import ConflictingOptions, StageFailure
 from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, CanEmulate, Execution, InspectedCell
-from harness.model.case import Built, CallInputs, Case, Inputs
+from harness.model.case import CallInputs, Inputs
 from harness.model.precision import Precision
-from harness.model.recipe import Lowered, Recipe
+from harness.model.recipe import Lowered
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.distribution import compare_draws
-from harness.numerics.module_runs import EagerRuns, run_calls
-from harness.numerics.oracle import Reference, compute_reference
+from harness.numerics.module_runs import run_calls
+from harness.numerics.oracle import Reference
 from harness.passes.properties import PassCheck, check_properties
-from harness.pipeline.artifacts import ArtifactReader, RunArtifact
+from harness.pipeline.artifacts import RunArtifact
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.dynamic_sizes.refused_size import find_refused_size
 from harness.pipeline.program_statistics import Stopwatch
-from harness.pipeline.quantization.observed_graph import find_places, replace_observers
-from harness.pipeline.quantization.prediction import Prediction, compare_quantized, predict
-from harness.pipeline.quantization.quantizer_runs import QuantizerRuns
+from harness.pipeline.quantization.form_checks import FormChecks
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.assumed_precision import (
     add_runs,
-    choose_float_precision,
     choose_precision,
     get_semantics,
 )
 from harness.pipeline.reference.calls import add_observing_call, writes_state
-from harness.pipeline.reference.intermediate import FloatModule, compare_form
-from harness.pipeline.shared_case_work import SharedCaseWork
-from harness.pipeline.stage_clock import StageClock
 from harness.pipeline.stages import flatten
-from harness.record.cell import Intermediate, PassProperty
-from harness.record.quality import Quality
+from harness.record.cell import PassProperty
 from harness.vendors.torch import tree_leaves
 
 
-class ExecutionStages(StageClock, ArtifactReader):
+class ExecutionStages(FormChecks):
     """The tester's stages after serialization.
 
     Attributes:
-        case: the case.
         backend: the target's backend.
-        recipe: the target's recipe.
-        built: module and inputs, seeded from (seed, case) alone and cast to the recipe's dtype.
         sizes: sizes of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
     """
 
-    case: Case
     backend: Backend
-    recipe: Recipe
-    built: Built
     sizes: ExecutedSizes
     _alteration_check: AlterationCheck
-    _explain_quality: bool
-    _runs: EagerRuns
-    _shared_work: SharedCaseWork | None
 
     def run(self, calls: Sequence[CallInputs] | None = None, *, steady: bool = False) -> Self:
         """Execute the serialized bytes for each call.
@@ -269,77 +252,6 @@ class ExecutionStages(StageClock, ArtifactReader):
         with self.attribute_errors(stage):
             self._alteration_check.check_after_call(call or stage)
 
-    def _compare_forms(
-        self, exported: ExportedProgram, prepared: torch.fx.GraphModule
-    ) -> list[Intermediate]:
-        """Compare the rewritten float graph of a quantized program with the module.
-
-        Where it differs, the exported program is compared too: it may differ already.
-        """
-        in_spec = exported.call_spec.in_spec
-        with self._stage("reference"), self.attribute_errors("quantize"):
-            original = self._make_float_module(exported)
-            paused = functools.partial(replace_observers, find_places(prepared))
-            rewritten = compare_form("rewritten", prepared, in_spec, original, paused)
-            if rewritten.problem is None:
-                return [rewritten]
-            plain = exported.module(check_guards=False)
-            return [compare_form("exported", plain, in_spec, original), rewritten]
-
-    def _make_float_module(self, exported: ExportedProgram) -> FloatModule:
-        module = self.built.module
-        calls = add_observing_call(self._runs, module, exported, self.built.calls)
-        judge = functools.partial(self._compute_float_reference, calls)
-        is_random = self.case.random_outputs
-        return FloatModule(
-            module, calls, self._runs, None if is_random else judge, self.recipe.narrowed
-        )
-
-    def _predict_quantized(
-        self,
-        exported: ExportedProgram,
-        prepared: torch.fx.GraphModule,
-        calibration: Sequence[CallInputs],
-    ) -> Prediction | None:
-        """Predict the quantized graph from the calibrated one.
-
-        None where outputs are random, or where nothing is quantized.
-        """
-        if self.case.random_outputs:
-            return None
-        with self._stage("reference"), self.attribute_errors("quantize"):
-            runs = QuantizerRuns.from_calibrated(prepared, self._runs.seed)
-            if not runs.places:
-                return None
-            return predict(
-                runs,
-                calibration,
-                self._make_float_module(exported),
-                is_apart=calibration is not self.built.calls,
-                explain=self._explain_quality,
-            )
-
-    def _compare_quantized(
-        self, exported: ExportedProgram, graph: torch.fx.GraphModule, prediction: Prediction
-    ) -> tuple[Intermediate, Quality | None]:
-        """Compare the quantized graph with its prediction and with the float model."""
-        with self._stage("reference"), self.attribute_errors("quantize"):
-            calls = self._make_float_module(exported).calls
-            precision = choose_precision(self.recipe, None, graph)
-            judge = functools.partial(
-                self._reference_of, graph, calls, precision, prediction.changed
-            )
-            in_spec = exported.call_spec.in_spec
-            return compare_quantized(graph, prediction, in_spec, calls, self._runs, judge)
-
-    def _compute_float_reference(
-        self, calls: Sequence[CallInputs], changed: Collection[int], refined: bool = False
-    ) -> Reference:
-        """The reference of the float module of a quantized program."""
-        precision = choose_float_precision(self.recipe)
-        precision = add_runs(precision) if refined else precision
-        return self._reference_of(self.built.module, calls, precision, changed)
-
     def _make_reference(self, calls: Sequence[CallInputs], precision: Precision) -> Reference:
         """The reference of the program."""
         changed = () if self._artifacts.lower is None else self.interface.mutated_inputs
@@ -348,29 +260,6 @@ class ExecutionStages(StageClock, ArtifactReader):
     def _refine(self, calls: Sequence[CallInputs]) -> Reference:
         """The reference with more runs."""
         return self._make_reference(calls, add_runs(self._precision()))
-
-    def _reference_of(
-        self,
-        module: torch.nn.Module,
-        calls: Sequence[CallInputs],
-        precision: Precision,
-        changed: Collection[int],
-    ) -> Reference:
-        is_own, runs = module is self.built.module, self._runs
-        if is_own and self._shared_work is not None and self.recipe.semantics is None:
-            return self._shared_work.compute_reference(
-                self.case, self.built, calls, precision, runs, changed
-            )
-        return compute_reference(
-            module,
-            calls,
-            precision,
-            runs.seed,
-            get_semantics(self.recipe),
-            changed=changed,
-            model=None if is_own else self.built.module,
-            runs=runs,
-        )
 
     def _compare_outputs(
         self,

@@ -37,6 +37,7 @@ from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes, choose_siz
 from harness.pipeline.explain import rejections
 from harness.pipeline.graph_checks import GraphChecks
 from harness.pipeline.judge import ExecutionStages
+from harness.pipeline.quantization.quality import QualityOptions
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.pipeline.reference.eager_run import run_module_eagerly
@@ -73,7 +74,7 @@ class Tester(ExecutionStages, GraphChecks):
         transform_passes: Sequence[Pass] | None = None,
         meter: MemoryMeter | None = None,
         shared_work: SharedCaseWork | None = None,
-        explain_quality: bool = False,
+        quality: QualityOptions = QualityOptions(),  # noqa: B008  (frozen)
     ) -> None:
         """Build the case for a target.
 
@@ -86,7 +87,7 @@ class Tester(ExecutionStages, GraphChecks):
             transform_passes: used instead of the recipe's passes, on either lowering path.
             meter: measures the memory of each stage; by default a new one.
             shared_work: results that the cells of one case share; by default nothing is shared.
-            explain_quality: measure which roundings of a quantizer cause the error.
+            quality: what to measure of a quantized graph.
 
         Raises:
             UnknownTarget: the backend or recipe does not exist.
@@ -100,7 +101,7 @@ class Tester(ExecutionStages, GraphChecks):
         self.seed = seed
         self._passes = transform_passes
         self._shared_work = shared_work
-        self._explain_quality = explain_quality
+        self._quality_options = quality
         self._artifacts = Artifacts()
         self._runs = EagerRuns(case_seed(seed, case.name))
         self.sizes = ExecutedSizes()

@@ -41,7 +41,8 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     ``expected_db`` is that of as many ``roundings`` of tensors that make good use of their codes.
     ``clipped`` has the share of values that are beyond the codes of a tensor, by its node, most
     first; only where the quantizer was calibrated with other inputs. ``parts`` are the roundings
-    with the largest errors, where they were measured.
+    with the largest errors, where they were measured. ``keep_float`` are modules that, left in
+    float, bring the SQNR to ``reached_db``, where ``--reach-sqnr`` asked for ``wanted_db``.
     """
 
     sqnr_db: float
@@ -50,6 +51,9 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     roundings: int
     clipped: dict[str, float] = {}
     parts: list[QualityPart] = []
+    keep_float: list[str] = []
+    reached_db: float | None = None
+    wanted_db: float | None = None
 
     @property
     def is_degraded(self) -> bool:

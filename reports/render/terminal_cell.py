@@ -85,6 +85,7 @@ def _properties(cell: Cell, run: Run | None) -> Table:
         ("Severity", _severity(cell)),
         ("Evidence", facts.evidence(cell)),
         ("Quality", facts.quality(cell)),
+        ("Quality in float", facts.quality_search(cell)),
         ("Program", facts.program(cell)),
         ("Call time", facts.calls(cell)),
         ("Sizes", facts.tested_sizes(cell)),

@@ -7,7 +7,7 @@ are a run in which other observers do nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -24,12 +24,12 @@ from harness.record.quality import QualityPart
 
 # Roundings that are reported, and left out one at a time.
 _SHOWN = 12
+# Modules that a search tries to give back.
+_GIVEN_BACK = 8
 
 
-def attribute_error(
-    runs: QuantizerRuns, calls: Sequence[CallInputs], expected: Sequence[CallResult], output: int
-) -> list[QualityPart]:
-    """Return the roundings with the largest errors, the largest first.
+class ErrorSearch:
+    """Measures an output of a prepared graph with some of its tensors rounded.
 
     Args:
         runs: runs of the prepared graph.
@@ -38,31 +38,90 @@ def attribute_error(
         output: number of the output whose error is attributed.
     """
 
-    def measure(rounded: Collection[Place]) -> float:
-        def round_some(place: Place, value: torch.Tensor) -> torch.Tensor:
-            return runs.quantize(place, value) if place in rounded else value
+    def __init__(
+        self,
+        runs: QuantizerRuns,
+        calls: Sequence[CallInputs],
+        expected: Sequence[CallResult],
+        output: int,
+    ) -> None:
+        self._runs = runs
+        self._calls = calls
+        self._wanted = [call.outputs[output] for call in expected]
+        self._output = output
+        self._places = runs.list_rounded()
+        self._alone = {place: self.measure([place]) for place in self._places}
 
-        with replace_observers(runs.places, round_some):
-            returned = run_calls(runs.prepared, calls, runs.seed)
-        actual, wanted = ([call.outputs[output] for call in side] for side in (returned, expected))
-        sqnr = compute_sqnr(actual, wanted)
+    def measure(self, rounded: Collection[Place]) -> float:
+        """Return the SQNR, in dB, of the graph in which these tensors alone are rounded."""
+        chosen = set(rounded)
+
+        def round_some(place: Place, value: torch.Tensor) -> torch.Tensor:
+            return self._runs.quantize(place, value) if place in chosen else value
+
+        with replace_observers(self._runs.places, round_some):
+            returned = run_calls(self._runs.prepared, self._calls, self._runs.seed)
+        sqnr = compute_sqnr([call.outputs[self._output] for call in returned], self._wanted)
         return math.inf if sqnr is None else sqnr
 
-    observed = runs.observe(calls)
-    every = runs.list_rounded()
-    alone = {place: measure([place]) for place in every}
-    worst = sorted(every, key=alone.__getitem__)[:_SHOWN]
-    return [
-        QualityPart(
-            node=place.name,
-            source=find_nearest_source(place.source),
-            module=_find_module(place),
-            alone_db=alone[place],
-            without_db=measure([other for other in every if other is not place]),
-            **_describe_values(runs.grids.get(place), observed.get(place)),
-        )
-        for place in worst
-    ]
+    def list_worst(self) -> list[QualityPart]:
+        """Return the roundings with the largest errors, the largest first."""
+        observed = self._runs.observe(self._calls)
+        return [
+            QualityPart(
+                node=place.name,
+                source=find_nearest_source(place.source),
+                module=_find_module(place),
+                alone_db=self._alone[place],
+                without_db=self.measure([other for other in self._places if other is not place]),
+                **_describe_values(self._runs.grids.get(place), observed.get(place)),
+            )
+            for place in sorted(self._places, key=self._alone.__getitem__)[:_SHOWN]
+        ]
+
+    def rank_modules(self) -> list[str]:
+        """Return the modules of the rounded tensors, that with the largest error first."""
+        errors: dict[str, float] = {}
+        for place, alone in self._alone.items():
+            if name := _find_module(place):
+                errors[name] = errors.get(name, 0.0) + 10 ** (-alone / 10)
+        return sorted(errors, key=errors.__getitem__, reverse=True)
+
+
+def find_modules(
+    ranked: Sequence[str], wanted_db: float, measure: Callable[[Sequence[str]], float]
+) -> tuple[list[str], float]:
+    """Return the modules that, left in float, let a graph reach an SQNR.
+
+    They are the first modules of the ranking, as few as reach it; of these, each without which the
+    graph reaches it as well is given back.
+
+    Args:
+        ranked: the modules that may be left in float.
+        wanted_db: the SQNR to reach.
+        measure: quantizes with some modules in float and returns the SQNR.
+
+    Returns:
+        The modules, and the SQNR with them: less than the wanted one if all modules together do not
+        reach it.
+    """
+    reached = {0: measure(())}
+    if reached[0] >= wanted_db or not ranked:
+        return [], reached[0]
+    low, high = 0, len(ranked)
+    reached[high] = measure(ranked)
+    if reached[high] < wanted_db:
+        return list(ranked), reached[high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        reached[middle] = measure(ranked[:middle])
+        low, high = (low, middle) if reached[middle] >= wanted_db else (middle, high)
+    kept, best = list(ranked[:high]), reached[high]
+    for name in ranked[: min(high - 1, _GIVEN_BACK)]:
+        rest = [other for other in kept if other != name]
+        if (without := measure(rest)) >= wanted_db:
+            kept, best = rest, without
+    return kept, best
 
 
 def _find_module(place: Place) -> str:

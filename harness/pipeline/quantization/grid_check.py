@@ -81,17 +81,19 @@ def _find_problem(
     most = torch.stack([each.most for each in alike]).amax(0)
     floor = min(max(grid.least_step, 0.0), _LEAST_STEP)
     needed = grid.compute_needed_step(least, most).clamp(min=floor)
-    if not grid.is_derived and (problem := _find_excess(place, grid, observed, least, most, floor)):
+    if not grid.is_derived and (problem := _find_excess(place, grid, least, most, floor)):
         return problem
     step = grid.scale.double().amax() if grid.is_fixed or grid.is_derived else needed
-    error = (observed.errors / observed.count).sqrt()
+    # An observer of several tensors chooses one grid for all.
+    count = sum(each.count for each in alike)
+    error = (torch.stack([each.errors for each in alike]).sum(0) / count).sqrt()
     limit = torch.maximum(needed, torch.as_tensor(step)) / 2 * _ROUNDING
     # A bias of 32 bits has steps as small as the roundings of float32.
     limit = limit + torch.maximum(-least, most) * 2 * unit_roundoff(torch.float32)
     if grid.bins:
         # A histogram does not show where in a bin a clipped value lies, at either end.
         bin_width = (most.clamp(min=0) - least.clamp(max=0)) / grid.bins
-        share = observed.clipped / (observed.count * len(error))
+        share = sum(each.clipped for each in alike) / (count * len(error))
         limit = limit + math.sqrt(share) * 2 * bin_width
     worst = int((error / limit).argmax())
     if float(error[worst]) <= float(limit[worst]):
@@ -107,13 +109,12 @@ def _find_problem(
 def _find_excess(
     place: Place,
     grid: Grid,
-    observed: ObservedValues,
     least: torch.Tensor,
     most: torch.Tensor,
     floor: float,
 ) -> str | None:
     """Return how a grid is wider than the values, or None."""
-    if grid.scale.numel() not in (1, observed.least.numel()):
+    if grid.scale.numel() not in (1, least.numel()):
         return None  # channels of another dimension: the error shows whether that is good
     if grid.is_fixed:
         known = _find_range(place)

@@ -6,6 +6,7 @@ its grid, and by noise of the size of that rounding. Conversion has to arrive at
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,22 +22,25 @@ from harness.numerics.compare import compare
 from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
 from harness.numerics.oracle import Reference, add_run, make_estimator
 from harness.numerics.unperturbed import collect_places, collect_values
-from harness.pipeline.quantization.attribution import attribute_error
+from harness.pipeline.quantization.attribution import ErrorSearch, find_modules
 from harness.pipeline.quantization.conversion import (
     NotComparable,
     Operation,
     find_wrong_conversion,
     list_operations,
 )
-from harness.pipeline.quantization.quality import measure_quality
+from harness.pipeline.quantization.quality import QualityOptions, compute_sqnr, measure_quality
 from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
 from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
 from harness.record.cell import Intermediate
-from harness.record.quality import Quality, QualityPart
+from harness.record.quality import Quality
 from harness.vendors.torch import TreeSpec, tree_leaves
 
 # Places with clipped values that are reported.
 _SHOWN = 5
+
+RunWithout = Callable[[Sequence[str]], Sequence[CallResult]]
+"""Takes the names of modules."""
 
 QUANTIZED = "quantized"
 """Name of the quantized graph among the intermediate forms of a program."""
@@ -56,7 +60,7 @@ class Prediction:
         expected: the outputs of the float model.
         steps: number of steps of each rounded tensor.
         clipped: as in :class:`harness.record.quality.Quality`.
-        parts: likewise.
+        explained: further fields of that class.
     """
 
     runs: QuantizerRuns
@@ -68,7 +72,7 @@ class Prediction:
     expected: Sequence[CallResult]
     steps: Sequence[int]
     clipped: dict[str, float]
-    parts: Sequence[QualityPart]
+    explained: dict[str, Any]
 
 
 def predict(
@@ -77,7 +81,8 @@ def predict(
     original: FloatModule,
     *,
     is_apart: bool = False,
-    explain: bool = False,
+    options: QualityOptions = QualityOptions(),  # noqa: B008  (frozen)
+    run_without: RunWithout | None = None,
 ) -> Prediction:
     """Predict the quantized graph of a prepared graph that was calibrated.
 
@@ -86,8 +91,9 @@ def predict(
         calibration: the calls that calibrated it.
         original: the float module, with the calls to predict.
         is_apart: whether the calls are others than those that calibrated.
-        explain: attribute the error of the output that is farthest from the float model to
-            roundings; this takes a run for each.
+        options: what to measure of the output that is farthest from the float model.
+        run_without: runs the graph as it is quantized with some modules in float; None where the
+            recipe cannot leave modules in float.
     """
     calls = original.calls
     wrong = runs.find_wrong_grids(calibration)
@@ -112,8 +118,35 @@ def predict(
         expected,
         steps,
         _find_clipped(runs, calls) if is_apart else {},
-        attribute_error(runs, calls, expected, quality.output) if explain and quality else (),
+        _explain_quality(runs, calls, expected, quality, options, run_without),
     )
+
+
+def _explain_quality(
+    runs: QuantizerRuns,
+    calls: Sequence[CallInputs],
+    expected: Sequence[CallResult],
+    quality: Quality | None,
+    options: QualityOptions,
+    run_without: RunWithout | None,
+) -> dict[str, Any]:
+    """Fields of a :class:`Quality`, as far as the options ask for them."""
+    if quality is None or not (options.explain or options.reach_db is not None):
+        return {}
+    search = ErrorSearch(runs, calls, expected, quality.output)
+    found: dict[str, Any] = {"parts": search.list_worst()} if options.explain else {}
+    if options.reach_db is not None and run_without is not None:
+
+        def measure(names: Sequence[str]) -> float:
+            sides = (run_without(names), expected)
+            outputs = ([call.outputs[quality.output] for call in side] for side in sides)
+            sqnr = compute_sqnr(*outputs)
+            return -math.inf if sqnr is None else sqnr
+
+        ranked = search.rank_modules()
+        kept, reached = find_modules(ranked, options.reach_db, measure)
+        found |= {"keep_float": kept, "reached_db": reached, "wanted_db": options.reach_db}
+    return found
 
 
 def _find_clipped(runs: QuantizerRuns, calls: Sequence[CallInputs]) -> dict[str, float]:
@@ -220,7 +253,7 @@ def compare_quantized(
     quality = measure_quality(returned, prediction.expected, prediction.steps)
     if quality is not None:
         quality = msgspec.structs.replace(
-            quality, clipped=prediction.clipped, parts=list(prediction.parts)
+            quality, clipped=prediction.clipped, **prediction.explained
         )
     return form, quality
 

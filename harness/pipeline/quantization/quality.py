@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,19 @@ from harness.record.quality import Quality
 # Range of a tensor in its standard deviations: a normal distribution has one element in 16,000
 # outside of four on either side.
 _DEVIATIONS = 8.0
+
+
+@dataclass(frozen=True)
+class QualityOptions:
+    """What to measure of a quantized graph beside its distance from the float model.
+
+    Attributes:
+        explain: which roundings cause the error; takes a run of the model for each.
+        reach_db: which modules to leave in float to reach this SQNR; None for none.
+    """
+
+    explain: bool = False
+    reach_db: float | None = None
 
 
 def expect_sqnr(steps: Sequence[int]) -> float:
