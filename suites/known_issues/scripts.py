@@ -29,6 +29,7 @@ RECOGNISED = {
     "runtime_nonzero_dim_order": "op_nonzero.cpp",
     "runtime_remainder": "remainder_override",
     "runtime_sum_of_scalar": "The sum of a scalar",
+    "tosa_grid_sampler_range": "clips the image of grid_sample",
     "tosa_log1p_of_negatives": "DecomposeLog1pPass selects",
     "tosa_neg_of_relu": "negates values without their scale",
     "tosa_transposed_beside_constant": "drop a transposition",

@@ -93,6 +93,12 @@ TOSA: list[KnownIssue] = [
         target=_INT, stage="compare", outcome=MISMATCH, op="neg", error="exceed the bound",
     ),
     finding(
+        "Arm's quantizer clips the image of grid_sample at -1 and 1",
+        "`F.grid_sample(x / limit, grid) * limit`",
+        target=_INT, stage="quantize", op="grid_sampler*",
+        error="rounding the values to its codes makes an error",
+    ),
+    finding(
         "Arm's TOSA reads the wrong part of a joint projection for several batches",
         "bring the part to the front first, `qkv.permute(2, 0, 3, 4, 1)[1]`",
         target=_BOTH, stage="compare", outcome=MISMATCH, op="matmul|bmm|expand",

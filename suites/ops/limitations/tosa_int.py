@@ -53,6 +53,17 @@ TOSA_INT: list[Limitation] = [
         stage="lower",
         error="taking Tensor inputs with mismatched dtypes",
     ),
+    Limitation(
+        target="tosa:int",
+        case="grid_sampler_2d/bilinear_zeros",
+        reason="_fixed_input_qspec_ops and _fixed_output_qspec_ops give the image and the result "
+        "of grid_sampler the scale 1/127, which VGF's shader needs, whatever the calibration "
+        "observed: values beyond -1 and 1 are clipped. Workaround: `F.grid_sample(x / limit, "
+        "grid) * limit`, where limit is the largest absolute value of the image.",
+        link=_ARM + "quantizer/quantization_annotator.py",
+        stage="quantize",
+        error="rounding the values to its codes makes an error",
+    ),
     # The partitioner.
     Limitation(
         target="tosa:int",
