@@ -18,7 +18,7 @@ from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
 from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
-from harness.record.quality import Quality
+from harness.record.quality import Quality, QualityPart
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -372,7 +372,8 @@ class Cell(msgspec.Struct, kw_only=True):
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
-                record.get("quality"),
+                quality := record.get("quality"),
+                *(quality.get("parts") or () if isinstance(quality, dict) else ()),
                 *(rows := record.get("numerics") or ()),
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
                 *(row for each in forms for row in each.get("numerics") or ()),
@@ -386,7 +387,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
 _TEXT_FIELDS = {
     field.name
-    for record in (Cell, Numerics, Divergence)
+    for record in (Cell, Numerics, Divergence, QualityPart)
     for field in msgspec.structs.fields(record)
     if field.type in (str, str | None)
 }
