@@ -105,6 +105,8 @@ def cell_view(row: CellRow, run: Run, texts: Texts) -> dict[str, Any]:
         "attempts": text.line("; ".join(cell.attempts), 400),
         "evidence": text.line(facts.evidence(cell), 400),
         "quality": text.line(facts.quality(cell), 400),
+        "quality_search": text.line(facts.quality_search(cell), 600),
+        "quality_rows": _quality_rows(cell),
         "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",
         "diverges": text.line(
             str(
@@ -178,6 +180,12 @@ def _numbers(item: Numerics, calls: int) -> list[str]:
         text.ulps(item.max_ulp),
         f"{text.line(item.dtype, 40)} {text.shape(item.shape)}",
     ]
+
+
+def _quality_rows(cell: Cell) -> list[list[str]]:
+    """The head and the rows of the table of roundings; empty without one."""
+    rows = [[text.line(item, 200) for item in row] for row in facts.quality_parts(cell)]
+    return [list(facts.QUALITY_HEAD), *rows] if rows else []
 
 
 def _round_bound_used(item: Numerics) -> int:

@@ -83,6 +83,17 @@ function limitationPart(cell) {
   return made;
 }
 
+// The tensors whose quantization costs most.
+function qualityPart(cell) {
+  const [head, ...rows] = cell.quality_rows || [[]];
+  const line = (cells, tag) => make("tr", {}, cells.map((text) => make(tag, tag === "th" ? { scope: "col" } : {}, text)));
+  const table = rows.length ? make("div", { class: "numbers", tabindex: "0", role: "region", "aria-label": "Quality" },
+    make("table", {}, make("thead", {}, line(head, "th")), make("tbody", {}, rows.map((row) => line(row, "td"))))) : null;
+  const made = part("Where the quality goes", make("p", {}, cell.quality), cell.quality_search ? make("p", {}, cell.quality_search) : null, table);
+  made.className = "full";
+  return made;
+}
+
 function divergencePart(cell) {
   return part(cell.fails ? "Failing node" : "First diverging node", make("div", { class: "mono" }, cell.diverges));
 }
@@ -119,6 +130,7 @@ function cellBody(cell, texts, heads, folder = "") {
   if (cell.known_issues) made.append(part("Known issues with these symptoms", make("ul", { class: "notes" }, cell.known_issues.map((line) => make("li", {}, line)))));
   if (cell.defects) made.append(defectsPart(cell));
   if (cell.numerics) made.append(numericsPart(cell, heads));
+  if (cell.quality_rows || cell.quality_search) made.append(qualityPart(cell));
   if (cell.diverges) made.append(divergencePart(cell));
   if (cell.delegation || cell.taken || cell.left) made.append(delegationPart(cell));
   if (cell.stages || cell.seconds) made.append(timesPart(cell));

@@ -34,8 +34,9 @@ _ALL = [*_BY_OPERATOR, *_OTHERS, *OPINFO, *UPSTREAM]
 _OF_ANY_CAUSE = re.compile(
     r"^$|elements exceed the bound|rounding the values|failed with error 0x|^AssertionError$"
     r"|StopIteration|list index out of range|tuple index out of range|^index out of range$"
-    r"|not enough values|Failed to load method|tensors used as indices|for a planned tensor of$|cannot be broadcast"
-    r"|data must be a sequence|has no attribute|integer modulo by zero|broadcast_shapes"
+    r"|not enough values|Failed to load method|tensors used as indices|for a planned tensor of$"
+    r"|cannot be broadcast|data must be a sequence|has no attribute|integer modulo by zero"
+    r"|broadcast_shapes"
     r"|unsupported param type|Failed to create static slice|^Aborted$|looks infinite"
     r"|the runtime has no kernel|the passes do not keep outputs|no stack trace"
     r"|changed the module|got -256"

@@ -68,7 +68,9 @@ def test_other_inputs_calibrate() -> None:
     alike = run(calibration=[draw(1), draw(2)])
     wider = run(calibration=[draw(1, 0.2)])
     for same, near, far in zip(run(), alike, wider, strict=True):
-        assert same.quality is not None and near.quality is not None and far.quality is not None
+        assert same.quality is not None
+        assert near.quality is not None
+        assert far.quality is not None
         assert not same.quality.clipped
         assert max(far.quality.clipped.values()) > 0.3
         assert far.quality.sqnr_db < near.quality.sqnr_db + 3
@@ -82,7 +84,8 @@ def test_calibration_inputs_of_another_shape_are_refused() -> None:
 
 def test_modules_stay_in_float() -> None:
     for plain, kept in zip(run(), run(keep_float=["wide", "first"]), strict=True):
-        assert plain.quality is not None and kept.quality is not None
+        assert plain.quality is not None
+        assert kept.quality is not None
         assert kept.quality.roundings < plain.quality.roundings
         assert kept.intermediates[-1].identical
 
