@@ -271,6 +271,11 @@ def quality(cell: Cell) -> str:
     )
 
 
+def metrics(cell: Cell) -> str:
+    """The metrics of a case; empty if it has none."""
+    return "; ".join(str(metric) for metric in cell.metrics)
+
+
 def quality_parts(cell: Cell) -> list[tuple[str, ...]]:
     """The roundings of a quantizer that cost most, worst first, as rows of :data:`QUALITY_HEAD`."""
     parts = [] if cell.quality is None else cell.quality.parts

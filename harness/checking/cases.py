@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from harness.checking.dynamic_dimensions import DynamicProgram, RequestedDimensi
 from harness.checking.model_sources import CheckedModel, InputSet, case_name
 from harness.errors import CaseError
 from harness.model.case import Built, CallInputs, Case, arguments
+from harness.model.metric import Metric
 from harness.numerics.module_runs import EagerRuns
 from harness.pipeline.dynamic_sizes.extra_calls import choose_sizes
 from harness.pipeline.explain.model_frames import find_model_frame
@@ -68,6 +69,7 @@ def plan_cases(
     requested: Sequence[RequestedDimension] | str | None = None,
     *,
     seed: int = 0,
+    metrics: Sequence[Metric] = (),
 ) -> CasePlan:
     """Make cases of a model.
 
@@ -81,6 +83,7 @@ def plan_cases(
         subject: the model.
         requested: dynamic dimensions, instead of the model's own.
         seed: run seed.
+        metrics: metrics of all cases.
 
     Raises:
         CaseError: inputs do not fit the model, or it does not export with these dimensions.
@@ -114,7 +117,8 @@ def plan_cases(
         if len(subject.sets) > 1 and group.dynamic_program is None:
             lines.append(f"runs on {', '.join(one.label for one in group.sets)}")
         notes += [f"{about}{line}" for line in lines]
-    return CasePlan([_make_case(subject, *pair) for pair in zip(names, groups, strict=True)], notes)
+    made = [_make_case(subject, *pair) for pair in zip(names, groups, strict=True)]
+    return CasePlan([replace(case, metric=tuple(metrics)) for case in made], notes)
 
 
 def _choose_calibration(subject: CheckedModel, group: _Group) -> tuple[CallInputs, ...]:

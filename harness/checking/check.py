@@ -19,6 +19,7 @@ from harness.errors import UsageError
 from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
+from harness.model.metric import as_metrics
 from harness.model.selection import parse_list, parse_targets
 from harness.model.variations.covering import vary_targets
 from harness.pipeline.cell_options import CellOptions
@@ -47,6 +48,7 @@ def check(  # noqa: PLR0913  # the options of conform check
     keep_float: Sequence[str] = (),
     quality: bool = False,
     reach_sqnr: float | None = None,
+    metric: Any = None,
 ) -> list[Cell]:
     """Run a module on targets and compare it with the oracle. Nothing is written.
 
@@ -72,6 +74,7 @@ def check(  # noqa: PLR0913  # the options of conform check
         keep_float: names of modules that quantizers leave in float.
         quality: measure which roundings of a quantizer cause the error
             (:attr:`harness.record.quality.Quality.parts`); takes a run of the model for each.
+        metric: as :attr:`harness.Case.metric`.
         reach_sqnr: find modules that, left in float, bring a quantized graph to this SQNR in dB.
 
     Returns:
@@ -99,7 +102,7 @@ def check(  # noqa: PLR0913  # the options of conform check
     )
     check_module_names(module, keep_float)
     requested = parse_dynamic([dynamic] if isinstance(dynamic, str) else dynamic)
-    made = cases.plan_cases(subject, requested, seed=seed)
+    made = cases.plan_cases(subject, requested, seed=seed, metrics=as_metrics(metric))
     changes = RecipeChanges([make_pass_factory(one) for one in transform_passes], keep_float)
     cells, shared_work = [], SharedCaseWork()
     for case, target in pair_cases_and_targets(made.cases, resolve_targets(targets, vary)):

@@ -28,6 +28,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
         calibrate: files of inputs that calibrate a quantizer.
         keep_float: names of modules that a quantizer leaves in float.
         quality: measure which roundings of a quantizer cause the error.
+        metrics: metrics, spelled as on the command line.
         reach_sqnr: find modules to leave in float to reach this SQNR.
         programs: folder to write the programs to.
         speed: use the speed parts.
@@ -51,6 +52,7 @@ class CheckRequest(msgspec.Struct, kw_only=True):
     keep_float: list[str] = []
     quality: bool = False
     reach_sqnr: float | None = None
+    metrics: list[str] = []
     programs: str | None = None
     speed: bool = True
     trace: bool = False

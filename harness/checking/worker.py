@@ -57,7 +57,14 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         ConformError: the check cannot run.
     """
     silence_vendors()
-    from harness.checking import cases, check, custom_recipe, dynamic_dimensions, model_sources
+    from harness.checking import (
+        cases,
+        check,
+        custom_recipe,
+        dynamic_dimensions,
+        metric_specs,
+        model_sources,
+    )
     from harness.model import registry
     from harness.pipeline import speed
     from harness.pipeline.cell_options import CellOptions
@@ -78,7 +85,8 @@ def run_check(request: CheckRequest, send: Callable[[CheckEvent], None], log: Te
         seed=request.seed,
     )
     custom_recipe.check_module_names(subject.module, request.keep_float)
-    plan = cases.plan_cases(subject, asked, seed=request.seed)
+    metrics = [metric_specs.parse_metric(spec) for spec in request.metrics]
+    plan = cases.plan_cases(subject, asked, seed=request.seed, metrics=metrics)
     pairs = {cell_id(case.name, target): (case, target)
              for case, target in check.pair_cases_and_targets(plan.cases, targets)}  # fmt: skip
     states = registry.find_backend_states((target.backend for target in targets), targets)

@@ -76,6 +76,14 @@ _PROGRAMS = "programs"
     help="List the tensors whose quantization costs most, worst first. Runs the model for each.",
 )
 @click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Compute a metric: top1, top5, cosine, rank, edit_distance, iou, cents or "
+    "FILE.py:FUNCTION. NAME>=0.9 or NAME<=3 makes a target beyond it red. Repeatable.",
+)
+@click.option(
     "--reach-sqnr",
     type=ABOVE_ZERO,
     metavar="DB",
@@ -126,6 +134,7 @@ def check(
     passes: Sequence[str],
     keep_float: Sequence[str],
     quality: bool,
+    metrics: Sequence[str],
     reach_sqnr: float | None,
     seed: int,
     cell_timeout: float | None,
@@ -167,6 +176,7 @@ def check(
         keep_float=list(keep_float),
         quality=quality,
         reach_sqnr=reach_sqnr,
+        metrics=list(metrics),
         programs=None if save is None else str(save / _PROGRAMS),
         speed=speed,
         trace=trace,
@@ -263,6 +273,7 @@ def _command(
         *(("--dynamic", text) for text in request.dynamic),
         *(("--transform-pass", spec) for spec in request.passes),
         *(("--keep-float", name) for name in request.keep_float),
+        *(("--metric", spec) for spec in request.metrics),
         *([("--reach-sqnr", f"{request.reach_sqnr:g}")] if request.reach_sqnr is not None else []),
         ("--seed", str(request.seed)),
         *([("--cell-timeout", f"{limits.seconds:g}")] if limits.seconds is not None else []),

@@ -16,10 +16,12 @@ from harness.model.copies import (
     convert_state,
     copy_module,
     find_wrapper_tensors,
-    is_lazy,
     iterate_plain_state,
+    normalize_inputs,
+    prepare_for_inference,
 )
 from harness.model.fallbacks import Fallbacks, find_lost_delegation
+from harness.model.metric import Metric, as_metrics
 from harness.model.seeding import seed_generators
 from harness.record.cell import Delegation
 from harness.record.target import Target, matches_target
@@ -216,6 +218,8 @@ class Case:
         calibration: returns inputs that calibrate a quantizer instead of those of the calls, as
             ``calls`` does. Give it where the values of the calls are not those that the quantizer
             has seen, as in use.
+        metric: what says whether the model still does its job: a function of the outputs and those
+            of the float model, a :class:`~harness.model.metric.Metric` with limits, or several.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
         targets: globs over targets, separated by ``|``, if the case suits only some targets; a
             plain run then selects all that match. Empty: every target that a run selects.
@@ -245,6 +249,7 @@ class Case:
     dynamic_shapes: Any = None
     calls: Calls | None = None
     calibration: Calls | None = None
+    metric: Any = None
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"
@@ -306,13 +311,13 @@ class Case:
             for tensor in shared:
                 tensor.check()
             made, shared[:] = copy_module(module)
-            return made, *copy.deepcopy(_normalize_inputs((inputs, keyword_inputs)))
+            return made, *copy.deepcopy(normalize_inputs((inputs, keyword_inputs)))
 
         return cls(
             name,
             build,
             dynamic_shapes=dynamic_shapes,
-            calls=(lambda: copy.deepcopy(_normalize_inputs(list(calls)))) if calls else None,
+            calls=(lambda: copy.deepcopy(normalize_inputs(list(calls)))) if calls else None,
             calibration=(lambda: copy.deepcopy(list(calibration))) if calibration else None,
             tags=frozenset(tags),
         )
@@ -331,13 +336,18 @@ class Case:
             except Exception as error:
                 raise CaseError(f"case {self.name!r} cannot be built: {describe(error)}") from error
         module, inputs = self._split_build(made)
-        calls = tuple(_normalize_inputs((inputs, *further)))
-        calibration = tuple(_normalize_inputs(calibration))
+        calls = tuple(normalize_inputs((inputs, *further)))
+        calibration = tuple(normalize_inputs(calibration))
         if not all(isinstance(call, tuple | Call) for call in (*calls, *calibration)):
             raise CaseError(
                 f"case {self.name!r}: calls and calibration must be sequences of tuples of inputs"
             )
-        return Built(_prepare_for_inference(module), calls, calibration)
+        return Built(prepare_for_inference(module), calls, calibration)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics of the case."""
+        return as_metrics(self.metric)
 
     def find_lost_delegation(self, target: Target, delegation: Delegation) -> str | None:
         """Return which nodes a program leaves beyond ``fallbacks``, or None."""
@@ -367,42 +377,3 @@ def _find_module_line() -> str:
     if frame is None or frame.f_globals.get("__name__") in (None, "__main__"):
         return ""
     return f"{frame.f_globals['__name__'].replace('.', '/')}.py:{frame.f_lineno}"
-
-
-def _prepare_for_inference(module: torch.nn.Module) -> torch.nn.Module:
-    """Put the module into eval mode without gradients.
-
-    A module from ``torch.export`` has only one mode and refuses to change it; that is no error.
-
-    Raises:
-        CaseError: another module refuses, or it cannot be exported.
-    """
-    import torch
-
-    if isinstance(module, torch.jit.ScriptModule):
-        raise CaseError("the module is TorchScript, which torch.export does not take")
-    if lazy := [name for name, item in module.named_parameters() if is_lazy(item)]:
-        raise CaseError(f"the module has no values for {', '.join(lazy)} yet; call it once")
-    try:
-        module.eval()
-    except Exception as error:
-        if "eval" not in vars(module):  # ExportedProgram.module() puts a refusing eval() there
-            raise CaseError(f"the module has no eval mode: {describe(error)}") from error
-    return module.requires_grad_(False)
-
-
-def _normalize_inputs(inputs: Any) -> Any:
-    """Return inputs as an application passes them: without gradients or overlapping elements,
-    because a program knows a dimension order and no strides."""
-    import torch
-
-    from harness.vendors.torch import _debug_has_internal_overlap, tree_map
-
-    def normalize(item: Any) -> Any:
-        if not isinstance(item, torch.Tensor):
-            return item
-        item = item.detach()
-        overlapping = _debug_has_internal_overlap(item) == 1
-        return item.contiguous() if overlapping else item
-
-    return tree_map(normalize, inputs)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import CaseError
+from harness.errors import CaseError, describe
 
 if TYPE_CHECKING:
     import torch
@@ -195,3 +195,42 @@ def _in_parts(module: torch.nn.Module, memo: Memo) -> torch.nn.Module:
         else:
             made.__dict__[name] = _copy(value, memo)
     return made
+
+
+def prepare_for_inference(module: torch.nn.Module) -> torch.nn.Module:
+    """Put the module into eval mode without gradients.
+
+    A module from ``torch.export`` has only one mode and refuses to change it; that is no error.
+
+    Raises:
+        CaseError: another module refuses, or it cannot be exported.
+    """
+    import torch
+
+    if isinstance(module, torch.jit.ScriptModule):
+        raise CaseError("the module is TorchScript, which torch.export does not take")
+    if lazy := [name for name, item in module.named_parameters() if is_lazy(item)]:
+        raise CaseError(f"the module has no values for {', '.join(lazy)} yet; call it once")
+    try:
+        module.eval()
+    except Exception as error:
+        if "eval" not in vars(module):  # ExportedProgram.module() puts a refusing eval() there
+            raise CaseError(f"the module has no eval mode: {describe(error)}") from error
+    return module.requires_grad_(False)
+
+
+def normalize_inputs(inputs: Any) -> Any:
+    """Return inputs as an application passes them: without gradients or overlapping elements,
+    because a program knows a dimension order and no strides."""
+    import torch
+
+    from harness.vendors.torch import _debug_has_internal_overlap, tree_map
+
+    def normalize(item: Any) -> Any:
+        if not isinstance(item, torch.Tensor):
+            return item
+        item = item.detach()
+        overlapping = _debug_has_internal_overlap(item) == 1
+        return item.contiguous() if overlapping else item
+
+    return tree_map(normalize, inputs)

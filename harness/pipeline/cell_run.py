@@ -48,7 +48,7 @@ from harness.record.cell import (
     is_model,
 )
 from harness.record.program_data import Defect, Divergence, Encoding
-from harness.record.quality import Quality
+from harness.record.quality import MetricValue, Quality
 from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory
@@ -108,6 +108,7 @@ class CellRun:
         self.properties: list[PassProperty] = []
         self.intermediates: list[Intermediate] = []
         self.quality: Quality | None = None
+        self.metrics: list[MetricValue] = []
         self.side_effects: list[str] = []
         self.changed_ops: dict[str, tuple[int, int]] = {}
         self.verdict: Verdict | None = None
@@ -181,6 +182,7 @@ class CellRun:
             properties=self.properties,
             intermediates=self.intermediates,
             quality=self.quality,
+            metrics=self.metrics,
             side_effects=self.side_effects,
             changed_ops=self.changed_ops,
             vacuous_reason=case.vacuous,
@@ -349,6 +351,7 @@ class CellRun:
                 for index, tensor in enumerate(outputs)
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
             ]
+        self.metrics = tester.measure_metrics()
         problem, self.severity = verdict.problem, verdict.severity
         if options.compare_runtimes and self.runtime == "native" and self.delegation.delegates:
             emulated = _find_disagreement(tester)
@@ -356,6 +359,9 @@ class CellRun:
                 problem = _describe_disagreement(verdict, emulated)
                 self.severity = find_worst([verdict.severity, emulated.severity])
         if problem is None:
+            missed = [str(metric) for metric in self.metrics if not metric.holds]
+            if missed:
+                return CellEnding(Status.FAILED, "metric", "; ".join(missed))
             return CellEnding(Status.PASSED)
         return CellEnding(
             Status.MISMATCH, "compare", f"{problem}{_describe_sizes_of_mismatch(tester)}"

@@ -34,6 +34,7 @@ from harness.pipeline.reference.assumed_precision import (
 from harness.pipeline.reference.calls import add_observing_call, writes_state
 from harness.pipeline.stages import flatten
 from harness.record.cell import PassProperty
+from harness.record.quality import MetricValue
 from harness.vendors.torch import tree_leaves
 
 
@@ -119,6 +120,40 @@ class ExecutionStages(FormChecks):
         )
         self._artifacts.put("compare", verdict)
         return self
+
+    def measure_metrics(self) -> list[MetricValue]:
+        """Compute the metrics of the case; after :meth:`run`. Empty if it has none.
+
+        Raises:
+            StageFailure: stage ``metric``: a metric raises an error.
+        """
+        if not self.case.metrics:
+            return []
+        ran: RunArtifact = self._artifacts.need("run", "measure_metrics")
+        module, graph = self.built.module, self.reference_module
+        positions = self.interface.positions
+        with self._stage("metric"):
+            wanted = [call.outputs for call in self._runs(module, ran.calls)]
+            actual = [
+                [one for one, place in zip(each, positions, strict=True) if place.role == "output"]
+                for each in ran.execution.outputs
+            ]
+            quantized = (
+                None if graph is module else [call.outputs for call in self._runs(graph, ran.calls)]
+            )
+            return [
+                MetricValue(
+                    name=metric.name,
+                    model=float(metric.function(wanted, wanted)),
+                    value=float(metric.function(actual, wanted)),
+                    quantized=None
+                    if quantized is None
+                    else float(metric.function(quantized, wanted)),
+                    at_least=metric.at_least,
+                    at_most=metric.at_most,
+                )
+                for metric in self.case.metrics
+            ]
 
     def emulate(self) -> Verdict:
         """Judge the outputs of the backend's emulation for the same calls; after :meth:`compare`.

@@ -18,7 +18,7 @@ from harness.record.evidence import Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
 from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
-from harness.record.quality import Quality, QualityPart
+from harness.record.quality import MetricValue, Quality, QualityPart
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -229,7 +229,8 @@ class Cell(msgspec.Struct, kw_only=True):
     ``outputs`` the values, of cases tagged :data:`CROSS_BACKEND` only. ``intermediates`` compares
     forms of the program before lowering with the module, in order. ``side_effects`` names state of
     the caller that a vendor's call changed, such as ``buffer mask``. ``quality`` compares the
-    quantized graph with the float model, where a quantizer made it. ``defects`` are those that
+    quantized graph with the float model, where a quantizer made it. ``metrics`` are those of the
+    case. ``defects`` are those that
     execution went past (``--past-defects``). ``dynamic_dimensions`` are the inputs' dynamic
     dimensions with the executed sizes, ``untried_sizes`` the sizes that were not executed, and why.
     ``refused_call`` is the number of the first call that the program refuses although its sizes are
@@ -300,6 +301,7 @@ class Cell(msgspec.Struct, kw_only=True):
     known_issues: list[KnownIssueRef] = []
     profile: RunProfile | None = None
     quality: Quality | None = None
+    metrics: list[MetricValue] = []
 
     @property
     def id(self) -> str:
@@ -372,8 +374,9 @@ class Cell(msgspec.Struct, kw_only=True):
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
-                quality := record.get("quality"),
-                *(quality.get("parts") or () if isinstance(quality, dict) else ()),
+                *(record.get("metrics") or ()),
+                record.get("quality"),
+                *((record.get("quality") or {}).get("parts") or ()),
                 *(rows := record.get("numerics") or ()),
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
                 *(row for each in forms for row in each.get("numerics") or ()),
@@ -387,7 +390,7 @@ class Cell(msgspec.Struct, kw_only=True):
 
 _TEXT_FIELDS = {
     field.name
-    for record in (Cell, Numerics, Divergence, QualityPart)
+    for record in (Cell, Numerics, Divergence, QualityPart, MetricValue)
     for field in msgspec.structs.fields(record)
     if field.type in (str, str | None)
 }

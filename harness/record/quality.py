@@ -12,6 +12,32 @@ DEGRADED_BELOW_DB = 6.0
 more than twice the expected one."""
 
 
+class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of a cell: the figure of the float ``model``, of the ``quantized`` graph (None where
+    there is none) and the ``value`` on the target with
+    its limits; None for no limit."""
+
+    name: str
+    model: float
+    value: float
+    quantized: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the target is within its limits. NaN is within none."""
+        least, most = self.at_least, self.at_most
+        return (least is None or self.value >= least) and (most is None or self.value <= most)
+
+    def __str__(self) -> str:
+        graph = "" if self.quantized is None else f", {self.quantized:.4g} in the quantized graph"
+        limits = [f"at least {self.at_least:g}"] if self.at_least is not None else []
+        limits += [f"at most {self.at_most:g}"] if self.at_most is not None else []
+        limit = f"; {' and '.join(limits)} is required" if limits else ""
+        return f"{self.name} is {self.value:.4g} ({self.model:.4g} in the model{graph}){limit}"
+
+
 class QualityPart(msgspec.Struct, frozen=True, kw_only=True):
     """One rounded tensor, and its share in the error of a quantized graph.
 

@@ -115,6 +115,8 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
     for cell in cells:
         if cell.is_degraded or (cell.quality is not None and cell.quality.clipped):
             out.print(safe_text(f"{cell.target}: {facts.quality(cell)}"))
+        if metrics := facts.metrics(cell):
+            out.print(safe_text(f"{cell.target}: {metrics}"))
         if search := facts.quality_search(cell):
             out.print(safe_text(f"{cell.target}: {search}"))
         for table in quality_table(cell):

@@ -86,6 +86,7 @@ def _properties(cell: Cell, run: Run | None) -> Table:
         ("Evidence", facts.evidence(cell)),
         ("Quality", facts.quality(cell)),
         ("Quality in float", facts.quality_search(cell)),
+        ("Metrics", facts.metrics(cell)),
         ("Program", facts.program(cell)),
         ("Call time", facts.calls(cell)),
         ("Sizes", facts.tested_sizes(cell)),

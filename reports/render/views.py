@@ -105,6 +105,7 @@ def cell_view(row: CellRow, run: Run, texts: Texts) -> dict[str, Any]:
         "attempts": text.line("; ".join(cell.attempts), 400),
         "evidence": text.line(facts.evidence(cell), 400),
         "quality": text.line(facts.quality(cell), 400),
+        "metrics": text.line(facts.metrics(cell), 600),
         "quality_search": text.line(facts.quality_search(cell), 600),
         "quality_rows": _quality_rows(cell),
         "fails": 1 if cell.first_divergence is not None and cell.first_divergence.fails else "",

@@ -117,7 +117,7 @@ function issuePart(issue) {
 
 function aboutPart(cell) {
   const source = cell.source_href ? make("a", { href: cell.source_href, rel: "noreferrer" }, cell.source) : cell.source;
-  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Quality", cell.quality], ["Program", cell.size], ["Call time", cell.calls], ["Sizes", cell.sizes], ["Op", cell.op], ["Suite", cell.suite],
+  const pairs = [["Runtime", cell.runtime], ["Evidence", cell.evidence], ["Quality", cell.quality], ["Metrics", cell.metrics], ["Program", cell.size], ["Call time", cell.calls], ["Sizes", cell.sizes], ["Op", cell.op], ["Suite", cell.suite],
     ["Case", source], ["Tags", cell.tags], ["Worker", cell.worker],
     ["Result from", cell.from], ["Earlier attempts", cell.attempts]];
   return part("Cell", make("dl", { class: "about" }, pairs.filter(([, value]) => value)

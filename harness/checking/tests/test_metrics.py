@@ -1,0 +1,127 @@
+"""Metrics: the built-in ones, those of a case with limits, and those of the command line."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from harness import Case, CaseError, Cell, UsageError, check, run_cell
+from harness.checking.metric_specs import parse_metric
+from harness.model.metric import Metric, Outputs
+from harness.numerics.metrics.task import BY_NAME
+from harness.record.cell import Status
+
+
+def of(name: str, actual: Any, expected: Any) -> float:
+    return BY_NAME[name]([[torch.tensor(actual)]], [[torch.tensor(expected)]])
+
+
+LOGITS = [[0.1, 0.9, 0.0], [0.7, 0.2, 0.1]]
+
+
+@pytest.mark.parametrize(
+    ("name", "actual", "expected", "figure"),
+    [
+        ("top1", LOGITS, LOGITS, 1.0),
+        ("top1", [[0.9, 0.1, 0.0], [0.7, 0.2, 0.1]], LOGITS, 0.5),
+        ("top5", [[6.0, 5, 4, 3, 2, 1]], [[1.0, 2, 3, 4, 5, 6]], 0.8),
+        ("cosine", [[1.0, 0.0], [0.0, 2.0]], [[2.0, 0.0], [1.0, 1.0]], 1 / math.sqrt(2)),
+        ("rank", [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]], [[1.0, 0.0], [0.8, 0.2], [0.1, 1.0]], 1.0),
+        ("edit_distance", [[[0.9, 0], [0, 0.9], [0.9, 0]]], [[[0.9, 0], [0.9, 0], [0, 0.9]]], 0.5),
+        ("iou", [[0.0, 0, 2, 2]], [[1.0, 0, 3, 2]], 1 / 3),
+        ("cents", [[442.0]], [[440.0]], 1200 * math.log2(442 / 440)),
+    ],
+)
+def test_a_built_in_metric(name: str, actual: Any, expected: Any, figure: float) -> None:
+    assert of(name, actual, expected) == pytest.approx(figure, abs=1e-6)
+
+
+class Classifier(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x)
+        return result
+
+
+def run(target: str, metric: Any) -> Cell:
+    case = Case("classifier", lambda: (Classifier(), (torch.randn(16, 8),)), metric=metric)
+    return run_cell(case, target)
+
+
+def test_a_metric_has_a_figure_for_model_graph_and_target() -> None:
+    (value,) = run("xnnpack:int8", BY_NAME["top1"]).metrics
+    assert value.name == "top1"
+    assert value.model == 1.0
+    assert value.quantized is not None
+    assert 0.5 < value.value <= 1.0
+    (value,) = run("xnnpack:fp32", Metric(BY_NAME["cosine"], at_least=0.999)).metrics
+    assert value.quantized is None
+    assert value.holds
+
+
+def test_a_target_beyond_a_limit_is_red() -> None:
+    cell = run("tosa:int", [BY_NAME["top1"], Metric(BY_NAME["cosine"], at_least=0.9999999)])
+    assert (cell.status, cell.stage) == (Status.FAILED, "metric")
+    assert "cosine is 0.99" in (cell.error or "")
+    assert "at least 1 is required" in (cell.error or "")
+    assert [one.holds for one in cell.metrics] == [True, False]
+    assert Cell.from_json(cell.to_json()).metrics == cell.metrics
+
+
+def test_nan_is_within_no_limit() -> None:
+    def broken(actual: Outputs, expected: Outputs) -> float:
+        return math.nan
+
+    assert run("xnnpack:fp32", broken).status is Status.PASSED
+    cell = run("xnnpack:fp32", Metric(broken, at_most=1.0))
+    assert (cell.status, cell.stage) == (Status.FAILED, "metric")
+    assert math.isnan(Cell.from_json(cell.to_json()).metrics[0].value)
+
+
+def test_a_metric_that_raises_is_red_with_its_error() -> None:
+    def raises(actual: Outputs, expected: Outputs) -> float:
+        raise ZeroDivisionError("no words")
+
+    cell = run("xnnpack:fp32", raises)
+    assert (cell.status, cell.stage) == (Status.FAILED, "metric")
+    assert "no words" in (cell.error or "")
+
+
+def test_a_metric_that_is_no_function_is_refused() -> None:
+    with pytest.raises(CaseError, match="a metric is a function"):
+        Metric(3)  # type: ignore[arg-type]
+
+
+def test_check_takes_a_metric() -> None:
+    (cell,) = check(Classifier(), (torch.randn(16, 8),), "xnnpack:int8", metric=BY_NAME["cosine"])
+    assert cell.metrics[0].value > 0.99
+
+
+def test_a_metric_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("def score(actual, expected):\n    return 0.5\n")
+    monkeypatch.chdir(tmp_path)
+    metric = parse_metric("mine.py:score>=0.25")
+    assert (metric.name, metric.at_least, metric.at_most) == ("score", 0.25, None)
+    assert metric.function([], []) == 0.5
+    assert parse_metric("cents<= 50").at_most == 50
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("top2", "there is no metric 'top2'; give one of top1"),
+        ("top1>0.5", "write NAME"),
+        ("top1>=e", "is no number"),
+        ("math:pi", "is of type float, not a function"),
+    ],
+)
+def test_a_wrong_metric_is_explained(spec: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_metric(spec)

@@ -1,0 +1,55 @@
+"""Metric: a figure that says whether a model still does its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import CaseError
+
+Outputs = Sequence[Sequence[Any]]
+"""The flat outputs of each call: tensors, numbers, None."""
+
+MetricFunction = Callable[[Outputs, Outputs], float]
+"""Takes the outputs that are judged, and those of the float model for the same calls."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of a case.
+
+    It is computed for the float model, for the quantized graph where there is one, and for the
+    target. Where a limit is given and the target's figure is beyond it, the cell fails at stage
+    ``metric``.
+
+    Attributes:
+        function: computes the figure.
+        name: its name; by default that of the function.
+        at_least: the least figure that is good enough; None for no limit.
+        at_most: the greatest; likewise.
+    """
+
+    function: MetricFunction
+    name: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise CaseError(f"a metric is a function of two lists of outputs, not {self.function}")
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.function, "__name__", "metric"))
+
+
+GivenMetrics = Metric | MetricFunction | Iterable[Metric | MetricFunction] | None
+"""A metric or several, as a case gives them."""
+
+
+def as_metrics(given: GivenMetrics) -> list[Metric]:
+    """Return what a case gives as its metric, or metrics, as a list."""
+    if given is None:
+        return []
+    if isinstance(given, Metric) or callable(given):
+        given = [given]
+    return [each if isinstance(each, Metric) else Metric(each) for each in given]
