@@ -59,6 +59,7 @@ def _keeps_range(node: Node) -> bool:
         each.alias_info is not None and not each.alias_info.is_write
         for each in node.target._schema.returns  # type: ignore[union-attr]
     )
+    is_view = is_view or name.endswith("_copy")
     return is_view or name in _WITHIN_RANGE or get_rule(name).kind is RoundingKind.EXACT
 
 
