@@ -24,6 +24,7 @@ from .model.case import (
 )
 from .model.known_issues.known_issue import KnownIssue as KnownIssue
 from .model.limitation import Limitation as Limitation
+from .model.metric import Metric as Metric
 from .numerics.compare import Verdict as Verdict
 from .numerics.oracle import (
     Reference as Reference,

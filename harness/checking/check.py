@@ -73,7 +73,7 @@ def check(  # noqa: PLR0913  # the options of conform check
         calibration: sets of inputs, as ``inputs``, that calibrate quantizers instead of ``inputs``.
         keep_float: names of modules that quantizers leave in float.
         quality: measure which roundings of a quantizer cause the error
-            (:attr:`harness.record.quality.Quality.parts`); takes a run of the model for each.
+            (:attr:`harness.record.evidence.Quality.parts`); takes a run of the model for each.
         metric: as :attr:`harness.Case.metric`.
         reach_sqnr: find modules that, left in float, bring a quantized graph to this SQNR in dB.
 

@@ -47,8 +47,8 @@ from harness.record.cell import (
     Status,
     is_model,
 )
+from harness.record.evidence import MetricValue, Quality
 from harness.record.program_data import Defect, Divergence, Encoding
-from harness.record.quality import MetricValue, Quality
 from harness.record.severity import Severity, find_worst
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter, format_memory_use, is_out_of_memory

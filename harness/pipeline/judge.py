@@ -34,7 +34,7 @@ from harness.pipeline.reference.assumed_precision import (
 from harness.pipeline.reference.calls import add_observing_call, writes_state
 from harness.pipeline.stages import flatten
 from harness.record.cell import PassProperty
-from harness.record.quality import MetricValue
+from harness.record.evidence import MetricValue
 from harness.vendors.torch import tree_leaves
 
 

@@ -44,7 +44,7 @@ from harness.pipeline.reference.eager_run import run_module_eagerly
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stages import LowerOptions, Pass
 from harness.record.cell import Intermediate
-from harness.record.quality import Quality
+from harness.record.evidence import Quality
 from harness.record.target import Target
 from harness.workers.memory import MemoryMeter
 

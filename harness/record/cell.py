@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 
-from harness.record.evidence import Vacuity, is_conclusive
+from harness.record.evidence import MetricValue, Quality, QualityPart, Vacuity, is_conclusive
 from harness.record.migrations import upgrade_cell
 from harness.record.number_text import read_number, spell_numbers
 from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
-from harness.record.quality import MetricValue, Quality, QualityPart
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 

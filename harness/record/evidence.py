@@ -1,6 +1,6 @@
-"""When a pass is conclusive, and why it is vacuous: any constant output would also pass.
+"""What a pass proves: whether it is conclusive or vacuous, and whether its graph is degraded.
 
-docs/numerics.md derives the threshold. Imports no torch.
+docs/numerics.md and docs/quantization.md derive the thresholds. Imports no torch.
 """
 
 from __future__ import annotations
@@ -52,3 +52,83 @@ class Vacuity(msgspec.Struct, frozen=True, kw_only=True):
     cause: VacuousCause
     passing_elements: int
     constant: float | None = None
+
+
+DEGRADED_BELOW_DB = 6.0
+"""A quantized graph is degraded if its SQNR is lower than expected by more than this: its error is
+more than twice the expected one."""
+
+
+class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of a cell: the figure of the float ``model``, of the ``quantized`` graph (None where
+    there is none) and the ``value`` on the target with
+    its limits; None for no limit."""
+
+    name: str
+    model: float
+    value: float
+    quantized: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the target is within its limits. NaN is within none."""
+        least, most = self.at_least, self.at_most
+        return (least is None or self.value >= least) and (most is None or self.value <= most)
+
+    def __str__(self) -> str:
+        graph = "" if self.quantized is None else f", {self.quantized:.4g} in the quantized graph"
+        limits = [f"at least {self.at_least:g}"] if self.at_least is not None else []
+        limits += [f"at most {self.at_most:g}"] if self.at_most is not None else []
+        limit = f"; {' and '.join(limits)} is required" if limits else ""
+        return f"{self.name} is {self.value:.4g} ({self.model:.4g} in the model{graph}){limit}"
+
+
+class QualityPart(msgspec.Struct, frozen=True, kw_only=True):
+    """One rounded tensor, and its share in the error of a quantized graph.
+
+    ``node`` computes the tensor, at the line ``source`` of the model in the module ``module``.
+    ``alone_db`` is the SQNR of the graph in which this tensor alone is rounded, ``without_db`` that
+    of the graph in which all others are; None where it was not measured. ``clipped`` is the share
+    of its values that its codes cannot represent, ``codes`` the number of codes between the
+    ends of its values, of ``available`` ones. ``least`` and ``most`` are the ends of its values.
+    """
+
+    node: str
+    alone_db: float
+    without_db: float | None = None
+    source: str = ""
+    module: str = ""
+    clipped: float = 0.0
+    codes: int = 0
+    available: int = 0
+    least: float = 0.0
+    most: float = 0.0
+
+
+class Quality(msgspec.Struct, frozen=True, kw_only=True):
+    """The SQNR of a quantized graph against its float model, over all calls.
+
+    ``sqnr_db`` is that of the output with the lowest one, whose number is ``output``. The
+    ``expected_db`` is that of as many ``roundings`` of tensors that make good use of their codes.
+    ``clipped`` has the share of values that are beyond the codes of a tensor, by its node, most
+    first; only where the quantizer was calibrated with other inputs. ``parts`` are the roundings
+    with the largest errors, where they were measured. ``keep_float`` are modules that, left in
+    float, bring the SQNR to ``reached_db``, where ``--reach-sqnr`` asked for ``wanted_db``.
+    """
+
+    sqnr_db: float
+    expected_db: float
+    output: int
+    roundings: int
+    clipped: dict[str, float] = {}
+    parts: list[QualityPart] = []
+    keep_float: list[str] = []
+    reached_db: float | None = None
+    wanted_db: float | None = None
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the graph is farther from its model than its number of roundings explains."""
+        return self.sqnr_db < self.expected_db - DEGRADED_BELOW_DB

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 USERS = [
     "Built", "CROSS_BACKEND", "Call", "CallInputs", "Case", "CaseError", "Cell", "CellFolder",
     "CellOptions", "ConformError", "Delegation", "Exporter", "Found", "InputError", "Inputs",
-    "KnownIssue", "Limitation", "LowerOptions", "Numerics", "PassCase", "PassProperty",
+    "KnownIssue", "Limitation", "LowerOptions", "Metric", "Numerics", "PassCase", "PassProperty",
     "ProgramError", "Reference", "Run", "Severity", "SharedCaseWork", "StageFailure", "Status",
     "Target", "Tester", "TracedNode", "UnsupportedProgram", "UsageError", "Verdict",
     "arguments", "check", "check_backend", "compute_reference", "execute",

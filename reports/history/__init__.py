@@ -19,7 +19,7 @@ from __future__ import annotations
 from reports.history.broken import first_bad
 from reports.history.changes import LevelChange, change_points
 from reports.history.flakiness import count_incomparable, flaky
-from reports.history.steps import METRICS, Metric, group_steps, steps
+from reports.history.steps import METRICS, SeriesMetric, group_steps, steps
 from reports.history.store import ABSENT, OUTCOMES, History, load
 from reports.history.trend import trends
 
@@ -29,7 +29,7 @@ __all__ = [
     "OUTCOMES",
     "History",
     "LevelChange",
-    "Metric",
+    "SeriesMetric",
     "change_points",
     "count_incomparable",
     "first_bad",

@@ -26,7 +26,7 @@ _FEWEST_CELLS = 3  # a median of fewer is just one of the cells
 
 
 @dataclass(frozen=True)
-class Metric:
+class SeriesMetric:
     """A metric that is searched for steps.
 
     Attributes:
@@ -47,16 +47,16 @@ class Metric:
     least: float = 0.0
 
 
-METRICS: Mapping[str, Metric] = {
+METRICS: Mapping[str, SeriesMetric] = {
     metric.name: metric
     for metric in (
-        Metric("sqnr_db", "dB", -1, 1.0),
-        Metric("bound_used", "× bound", +1, 0.05),
-        Metric("seconds", "s", +1, 0.25, ratio=True, least=0.05),
-        Metric("program_bytes", "B", +1, 0.01, ratio=True, least=64),
-        Metric("planned_memory", "B", +1, 0.01, ratio=True, least=64),
-        Metric("delegates", "delegates", +1, 1),
-        Metric("delegated_nodes", "nodes", -1, 1),
+        SeriesMetric("sqnr_db", "dB", -1, 1.0),
+        SeriesMetric("bound_used", "× bound", +1, 0.05),
+        SeriesMetric("seconds", "s", +1, 0.25, ratio=True, least=0.05),
+        SeriesMetric("program_bytes", "B", +1, 0.01, ratio=True, least=64),
+        SeriesMetric("planned_memory", "B", +1, 0.01, ratio=True, least=64),
+        SeriesMetric("delegates", "delegates", +1, 1),
+        SeriesMetric("delegated_nodes", "nodes", -1, 1),
     )
 }
 
@@ -192,7 +192,7 @@ class _Runs:
         return ", ".join(said)
 
 
-def _scale(past: History, metric: Metric) -> Floats:
+def _scale(past: History, metric: SeriesMetric) -> Floats:
     values = past.metric(metric.name)
     if metric.name == "seconds":
         counted = np.isin(past.outcomes, [OUTCOMES.index(each) for each in _EXECUTED])
@@ -247,7 +247,11 @@ def _median(values: Floats) -> Floats:
 
 
 def _row(
-    metric: Metric, change: LevelChange, series: _Series, where: NDArray[np.int64], runs: _Runs
+    metric: SeriesMetric,
+    change: LevelChange,
+    series: _Series,
+    where: NDArray[np.int64],
+    runs: _Runs,
 ) -> dict[str, Any] | None:
     before, after = change.before, change.after
     if metric.ratio:

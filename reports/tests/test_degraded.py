@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from harness.record.cell import Cell, Delegation, Status
-from harness.record.quality import Quality, QualityPart
+from harness.record.evidence import Quality, QualityPart
 from reports import facts, tables
 from reports.comparison.diff import ChangeKind, diff
 from reports.comparison.gate import judge, parse

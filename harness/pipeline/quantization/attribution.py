@@ -20,7 +20,7 @@ from harness.pipeline.quantization.observed_graph import Place, replace_observer
 from harness.pipeline.quantization.observed_values import ObservedValues
 from harness.pipeline.quantization.quality import compute_sqnr
 from harness.pipeline.quantization.quantizer_runs import QuantizerRuns
-from harness.record.quality import QualityPart
+from harness.record.evidence import QualityPart
 
 # Roundings that are reported, and left out one at a time.
 _SHOWN = 12

@@ -35,7 +35,7 @@ from harness.pipeline.reference.intermediate import FloatModule, compare_form
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stage_clock import StageClock
 from harness.record.cell import Intermediate
-from harness.record.quality import Quality
+from harness.record.evidence import Quality
 
 
 class FormChecks(StageClock, ArtifactReader):

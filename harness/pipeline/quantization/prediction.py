@@ -33,7 +33,7 @@ from harness.pipeline.quantization.quality import QualityOptions, compute_sqnr, 
 from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
 from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
 from harness.record.cell import Intermediate
-from harness.record.quality import Quality
+from harness.record.evidence import Quality
 from harness.vendors.torch import TreeSpec, tree_leaves
 
 # Places with clipped values that are reported.
@@ -59,7 +59,7 @@ class Prediction:
         changed: positions of the flat inputs that the model changes.
         expected: the outputs of the float model.
         steps: number of steps of each rounded tensor.
-        clipped: as in :class:`harness.record.quality.Quality`.
+        clipped: as in :class:`harness.record.evidence.Quality`.
         explained: further fields of that class.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harness.numerics.module_runs import CallResult
-from harness.record.quality import Quality
+from harness.record.evidence import Quality
 
 # Range of a tensor in its standard deviations: a normal distribution has one element in 16,000
 # outside of four on either side.
