@@ -27,7 +27,7 @@ from harness.pipeline.quantization.observed_graph import (
 from harness.pipeline.quantization.observed_values import ObservedValues, find_channel_axis
 from harness.pipeline.quantization.sharing import find_sharers, group_by_values
 
-NOISE_RUNS = 8
+NOISE_RUNS = 4
 """Runs with noise from which the error of the quantization is estimated."""
 
 

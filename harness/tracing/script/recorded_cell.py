@@ -86,6 +86,11 @@ class RecordedCell:
         return seen
 
     @property
+    def calibration(self) -> list[list[Any]]:
+        """The flat inputs that calibrate a quantizer; empty for those of the calls."""
+        return [tree_leaves(inputs) for inputs in self.tester.built.calibration]
+
+    @property
     def calls(self) -> list[list[Any]]:
         """The flat inputs of each call of the case."""
         return [tree_leaves(inputs) for inputs in self.tester.built.calls]

@@ -228,7 +228,8 @@ def _write_lowering(cell: RecordedCell, script: Script) -> Iterator[str]:
         yield f"    prepared = {prepare}(module, {script.quantizer})"
         if script.qat:
             yield "    move_exported_model_to_eval(prepared)  # as after training"
-        yield f"    for call in CALLS[:{number}]:"
+        calls = "CALIBRATION" if cell.calibration else f"CALLS[:{number}]"
+        yield f"    for call in {calls}:"
         yield "        prepared(*call)"
         yield "    return convert_pt2e(prepared)\n\n"
     yield "def lower(model):"
@@ -279,12 +280,16 @@ def _dimensions(node: Node, ranges: Any) -> str:
 
 
 def _call_data(cell: RecordedCell, values: ScriptTensors) -> Iterator[str]:
-    yield "CALLS = ["
-    for call in cell.calls:
-        yield "    ("
-        yield from (f"        {values.format(item, 8)}," for item in call)
-        yield "    ),"
-    yield "]"
+    named = {"CALIBRATION": cell.calibration, "CALLS": cell.calls}
+    for name, calls in named.items():
+        if not calls or (name == "CALIBRATION" and cell.runner.recipe.quantizer is None):
+            continue
+        yield f"{name} = ["
+        for call in calls:
+            yield "    ("
+            yield from (f"        {values.format(item, 8)}," for item in call)
+            yield "    ),"
+        yield "]"
     if cell.observes_state:
         yield "CALLS.append(CALLS[-1])  # repeats the last call to observe the state it left"
     if cell.changed_inputs:

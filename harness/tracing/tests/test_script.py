@@ -211,6 +211,19 @@ def test_a_script_defines_the_names_that_it_uses(target: str, tmp_path: Path) ->
     assert list_undefined_names("def f():\n    return [missing(x) for x in y]") == {"missing", "y"}
 
 
+def test_a_script_calibrates_with_the_inputs_of_the_case(tmp_path: Path) -> None:
+    path = tmp_path / "calibrated.py"
+    inputs = LAYER.make(1).inputs
+    case = dataclasses.replace(LAYER, calibration=lambda: [inputs])
+    write_script(path, case, "xnnpack:int8")
+    text = path.read_text()
+    assert "for call in CALIBRATION:" in text
+    assert not list_undefined_names(text)
+    # A float recipe calibrates nothing.
+    write_script(path, case, "xnnpack:fp32")
+    assert "CALIBRATION" not in path.read_text()
+
+
 @pytest.mark.nightly
 def test_failures_that_no_script_can_show(tmp_path: Path) -> None:
     class Raises(torch.nn.Module):
