@@ -249,7 +249,7 @@ class Case:
     dynamic_shapes: Any = None
     calls: Calls | None = None
     calibration: Calls | None = None
-    metric: Any = None
+    metric: Any = field(default=None, hash=False)
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"
