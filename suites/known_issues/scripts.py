@@ -35,6 +35,7 @@ RECOGNISED = {
     "tosa_transposed_beside_constant": "drop a transposition",
     "tosa_view_before_slice": "the wrong part of a joint projection",
     "xnnpack_clamp_bool": "clamp whose bound is a bool",
+    "xnnpack_conv1d_beside_float": "takes a float conv1d beside",
     "xnnpack_exp_nan": "f32-vexp",
     "xnnpack_gelu_tanh": "GeluVisitor",
     "xnnpack_int8_weight_only_linear": "ConvertToLinearPass",
