@@ -266,7 +266,7 @@ def test_a_variance_that_arms_passes_rewrite_is_compared_with_the_module(
     )
     cell = run_cell(case, "tosa:int")
     assert cell.status is Status.PASSED, cell.error
-    (form,) = cell.intermediates
+    form, _ = cell.intermediates
     assert form.name == "rewritten"
     assert not form.identical
     assert 0 < form.numerics[0].bound_used < 1
