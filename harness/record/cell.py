@@ -10,13 +10,12 @@ from __future__ import annotations
 import enum
 import shlex
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
 from harness.record.evidence import MetricValue, Quality, QualityPart, Vacuity, is_conclusive
-from harness.record.migrations import upgrade_cell
-from harness.record.number_text import read_number, spell_numbers
+from harness.record.migrations import get_items, upgrade_cell
+from harness.record.number_text import read_number, read_numbers, spell_numbers
 from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
 from harness.record.severity import Severity
 from harness.record.target import cell_id
@@ -367,21 +366,24 @@ class Cell(msgspec.Struct, kw_only=True):
         record = msgspec.json.decode(line)
         if isinstance(record, dict):
             upgrade_cell(record)
-            forms = [each for each in record.get("intermediates") or () if isinstance(each, dict)]
             # Only numeric fields: elsewhere "inf" is text.
             for part in (
                 record,
                 record.get("stages"),
                 record.get("first_divergence"),
-                *(record.get("metrics") or ()),
+                *get_items(record, "metrics"),
                 record.get("quality"),
-                *((record.get("quality") or {}).get("parts") or ()),
-                *(rows := record.get("numerics") or ()),
+                *get_items(record.get("quality"), "parts"),
+                *(rows := get_items(record, "numerics")),
                 *(row.get("vacuous") for row in rows if isinstance(row, dict)),
-                *(row for each in forms for row in each.get("numerics") or ()),
+                *(
+                    row
+                    for form in get_items(record, "intermediates")
+                    for row in get_items(form, "numerics")
+                ),
             ):
-                _restore_numbers(part)
-            for output in record.get("outputs") or ():
+                read_numbers(part, _TEXT_FIELDS)
+            for output in get_items(record, "outputs"):
                 if isinstance(output, dict) and isinstance(output.get("values"), list):
                     output["values"] = [read_number(value) for value in output["values"]]
         return msgspec.convert(record, type=cls)
@@ -393,9 +395,3 @@ _TEXT_FIELDS = {
     for field in msgspec.structs.fields(record)
     if field.type in (str, str | None)
 }
-
-
-def _restore_numbers(part: Any) -> None:
-    for key, value in part.items() if isinstance(part, dict) else ():
-        if key not in _TEXT_FIELDS:
-            part[key] = read_number(value)

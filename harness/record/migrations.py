@@ -38,10 +38,10 @@ def upgrade_cell(record: dict[str, Any]) -> None:
     """Rename the fields of a line of ``cells.jsonl``."""
     _rename(record, _CELL)
     _rename(record.get("first_divergence"), _DIVERGENCE)
-    for each in _items(record, "properties"):
+    for each in get_items(record, "properties"):
         _rename(each, _PROPERTY)
-    for owner in (record, *_items(record, "intermediates")):
-        for row in _items(owner, "numerics"):
+    for owner in (record, *get_items(record, "intermediates")):
+        for row in get_items(owner, "numerics"):
             _rename(row, _NUMERICS)
             if isinstance(row, dict):
                 _rename(row.get("vacuous"), _VACUITY)
@@ -65,6 +65,7 @@ def _rename(record: Any, names: Mapping[str, str]) -> None:
             record[names[old]] = record.pop(old)
 
 
-def _items(record: Any, name: str) -> list[Any]:
+def get_items(record: Any, name: str) -> list[Any]:
+    """Return the list in a field of a JSON object; empty if there is none, or no object."""
     items = record.get(name) if isinstance(record, dict) else None
     return items if isinstance(items, list) else []

@@ -4,6 +4,7 @@ Imports no torch."""
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 _SPELLED = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -30,6 +31,16 @@ def spell_numbers(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [spell_numbers(item) for item in value]
     return spell_number(value)
+
+
+def read_numbers(part: Any, text_fields: Collection[str]) -> None:
+    """Read the numbers of a JSON object in place, except in fields of text: there "inf" is a word.
+
+    Anything but an object stays as it is.
+    """
+    for key, value in part.items() if isinstance(part, dict) else ():
+        if key not in text_fields:
+            part[key] = read_number(value)
 
 
 def format_apart(one: float, other: float) -> tuple[str, str]:

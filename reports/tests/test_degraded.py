@@ -59,6 +59,14 @@ def test_the_record_survives_json() -> None:
     assert Cell.from_json(made.to_json()).quality == made.quality
 
 
+@pytest.mark.parametrize("field", ["quality", "metrics", "numerics", "intermediates", "outputs"])
+@pytest.mark.parametrize("value", ["text", 3, [3], {"parts": 3}])
+def test_a_damaged_field_is_a_damaged_record(field: str, value: Any) -> None:
+    record = json.loads(quantized().to_json()) | {field: value}
+    with pytest.raises(msgspec.MsgspecError):
+        Cell.from_json(json.dumps(record))
+
+
 def test_it_is_counted_and_shown(tmp_path: Path) -> None:
     part = QualityPart(node="cat", alone_db=4.9, without_db=30.0, module="head", codes=7,
                        available=256)  # fmt: skip
