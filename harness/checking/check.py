@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.execution.native.profile import profile_program
 from harness.model import registry
 from harness.model.case import Case
-from harness.model.metric import as_metrics
+from harness.model.metric import GivenMetrics, as_metrics
 from harness.model.selection import parse_list, parse_targets
 from harness.model.variations.covering import vary_targets
 from harness.pipeline.cell_options import CellOptions
@@ -48,7 +48,7 @@ def check(  # noqa: PLR0913  # the options of conform check
     keep_float: Sequence[str] = (),
     quality: bool = False,
     reach_sqnr: float | None = None,
-    metric: Any = None,
+    metric: GivenMetrics = None,
 ) -> list[Cell]:
     """Run a module on targets and compare it with the oracle. Nothing is written.
 

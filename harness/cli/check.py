@@ -37,7 +37,7 @@ _PROGRAMS = "programs"
     "--calibrate",
     multiple=True,
     metavar="FILE",
-    help="Calibrate quantizers with these inputs instead of those that are judged; repeatable.",
+    help="Calibrate quantizers with these inputs instead of the judged inputs; repeatable.",
 )
 @click.option(
     "--targets",

@@ -21,7 +21,7 @@ from harness.model.copies import (
     prepare_for_inference,
 )
 from harness.model.fallbacks import Fallbacks, find_lost_delegation
-from harness.model.metric import Metric, as_metrics
+from harness.model.metric import GivenMetrics, Metric, as_metrics
 from harness.model.seeding import seed_generators
 from harness.record.cell import Delegation
 from harness.record.target import Target, matches_target
@@ -216,8 +216,7 @@ class Case:
             ranges, or the next step of a stateful module): tuples, or a :class:`Call` with keyword
             inputs. They run after the first call.
         calibration: returns inputs that calibrate a quantizer instead of those of the calls, as
-            ``calls`` does. Give it where the values of the calls are not those that the quantizer
-            has seen, as in use.
+            ``calls`` does. A model in use gets other values than its quantizer has seen.
         metric: what says whether the model still does its job: a function of the outputs and those
             of the float model, a :class:`~harness.model.metric.Metric` with limits, or several.
         tags: words for ``-m`` and for grouping, such as ``dynamic`` or ``model``.
@@ -249,7 +248,7 @@ class Case:
     dynamic_shapes: Any = None
     calls: Calls | None = None
     calibration: Calls | None = None
-    metric: Any = field(default=None, hash=False)
+    metric: GivenMetrics = field(default=None, hash=False)
     tags: frozenset[str] = field(default_factory=frozenset)
     targets: str = ""
     plain_targets: str = "*"

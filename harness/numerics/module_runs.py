@@ -151,6 +151,15 @@ class EagerRuns:
             self._results[module] = calls, results
         return results[: len(calls)]
 
+    def with_inputs(
+        self, module: torch.nn.Module, calls: Sequence[CallInputs], inputs: Collection[int]
+    ) -> list[CallResult]:
+        """Return the results with the inputs at these positions, whether they changed or not."""
+        known = self(module, calls)
+        if all(call.inputs.keys() == set(inputs) for call in known):
+            return known
+        return run_calls(module, calls, self.seed, inputs)
+
 
 def _is_prefix(calls: Sequence[CallInputs], known: Sequence[CallInputs]) -> bool:
     """Whether ``known`` begins with ``calls``: the same objects, in the same order."""

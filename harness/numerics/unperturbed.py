@@ -92,8 +92,7 @@ def run_unperturbed(
     models = None if model is None else run_eagerly(model, calls)
     returned = (*eager, *(models or ()))
     changed = sorted({*changed, *(position for call in returned for position in call.inputs)})
-    if any(sorted(call.inputs) != changed for call in eager):
-        eager = run_calls(module, calls, seed, changed)
+    eager = run_eagerly.with_inputs(module, calls, changed)
     plain = Float64Mode(semantics)
     is_large = wide.elements + _elements(eager) > LARGE
     draws = RandomDraws() if is_large else None

@@ -69,6 +69,7 @@ def render(run: Run, notes: Sequence[str], out: Console) -> None:
             print_section(out, case)
         out.print(_make_table(cells))
         _print_legend(cells, out)
+        _print_quality(cells, out)
         _print_fallback_nodes(cells, out)
         _print_times(cells, out)
         _print_errors(cells, out)
@@ -112,6 +113,14 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
     for outcome in (CellOutcome.UNDELEGATED, CellOutcome.DEGRADED, CellOutcome.VACUOUS):
         if outcome in shown:
             out.print(safe_text(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
+    quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
+    if quantized:
+        words = "SQNR: first line against the quantized graph, second against the float model"
+        out.print(safe_text(f"{words} ({', '.join(quantized)})", "dim"))
+
+
+def _print_quality(cells: Sequence[Cell], out: Console) -> None:
+    """How far quantized graphs are from their models, which tensors cause it, and metrics."""
     for cell in cells:
         if cell.is_degraded or (cell.quality is not None and cell.quality.clipped):
             out.print(safe_text(f"{cell.target}: {facts.quality(cell)}"))
@@ -122,10 +131,6 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
         for table in quality_table(cell):
             print_section(out, f"Where the quality goes on {cell.target}")
             out.print(table)
-    quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
-    if quantized:
-        words = "SQNR: first line against the quantized graph, second against the float model"
-        out.print(safe_text(f"{words} ({', '.join(quantized)})", "dim"))
 
 
 def _print_fallback_nodes(cells: Sequence[Cell], out: Console) -> None:

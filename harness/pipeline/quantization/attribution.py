@@ -105,23 +105,25 @@ def find_modules(
         The modules, and the SQNR with them: less than the wanted one if all modules together do not
         reach it.
     """
-    reached = {0: measure(())}
-    if reached[0] >= wanted_db or not ranked:
-        return [], reached[0]
+    reached = measure(())
+    if reached >= wanted_db or not ranked:
+        return [], reached
     low, high = 0, len(ranked)
-    reached[high] = measure(ranked)
-    if reached[high] < wanted_db:
-        return list(ranked), reached[high]
+    reached = measure(ranked)
+    if reached < wanted_db:
+        return list(ranked), reached
     while high - low > 1:
         middle = (low + high) // 2
-        reached[middle] = measure(ranked[:middle])
-        low, high = (low, middle) if reached[middle] >= wanted_db else (middle, high)
-    kept, best = list(ranked[:high]), reached[high]
+        if (tried := measure(ranked[:middle])) >= wanted_db:
+            high, reached = middle, tried
+        else:
+            low = middle
+    kept = list(ranked[:high])
     for name in ranked[: min(high - 1, _GIVEN_BACK)]:
         rest = [other for other in kept if other != name]
-        if (without := measure(rest)) >= wanted_db:
-            kept, best = rest, without
-    return kept, best
+        if (tried := measure(rest)) >= wanted_db:
+            kept, reached = rest, tried
+    return kept, reached
 
 
 def _find_module(place: Place) -> str:

@@ -8,22 +8,21 @@ that it is exact, and it names the first operator that gets another value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from harness.pipeline.quantization.observed_graph import Place, describe_node
+from harness.pipeline.quantization.observed_graph import Place, Replace, describe_node
 from harness.vendors.torch import tree_leaves, tree_map
 
 # Float32 roundings of the same formula; a wrong code is off by a whole step.
 _TOLERANCE = 2.0**-20
 # Elements that are held to be compared. The outputs alone are compared in a larger graph.
 _LARGEST = 2**26
-
-Round = Callable[[Place, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,11 @@ class Operation:
         name: name of the node.
         target: what it calls.
         leaves: its arguments, flat: operands, and values that are no nodes.
-        text: describes the node.
     """
 
     name: str
     target: Any
     leaves: tuple[Any, ...]
-    text: str
 
 
 def list_operations(prepared: GraphModule, places: Sequence[Place]) -> list[Operation]:
@@ -70,18 +67,22 @@ def list_operations(prepared: GraphModule, places: Sequence[Place]) -> list[Oper
             leaf = at[leaf].source
         if not isinstance(leaf, Node):
             return leaf
-        constant = _get_attribute(prepared, leaf) if leaf.op == "get_attr" else None
+        value = attrgetter(str(leaf.target))(prepared) if leaf.op == "get_attr" else None
+        constant = value if isinstance(value, torch.Tensor) else None
         return Operand(leaf.name, tuple(reversed(found)), constant)
 
     return [
-        Operation(node.name, node.target, tuple(map(read, _leaves(node))), describe_node(node))
+        Operation(node.name, node.target, tuple(map(read, _leaves(node))))
         for node in prepared.graph.nodes
         if node.op in ("call_function", "output")
     ]
 
 
 def find_wrong_conversion(
-    graph: GraphModule, operations: Sequence[Operation], flat_inputs: Sequence[Any], rounding: Round
+    graph: GraphModule,
+    operations: Sequence[Operation],
+    flat_inputs: Sequence[Any],
+    rounding: Replace,
 ) -> str | None:
     """Return which operator of a converted graph gets another value than prescribed, or None.
 
@@ -108,8 +109,7 @@ def find_wrong_conversion(
             each.copy_(before)
 
     def prescribe(operand: Operand) -> Any:
-        value = operand.constant if operand.source not in values.by_name else None
-        value = values.by_name.get(operand.source) if value is None else value
+        value = values.by_name.get(operand.source, operand.constant)
         if value is None:
             raise NotComparable(operand.source)
         for place in operand.places:
@@ -121,13 +121,13 @@ def find_wrong_conversion(
         node = nodes.get(operation.name)
         leaves = [] if node is None else _leaves(node)
         if node is None or node.target != operation.target or len(leaves) != len(operation.leaves):
-            raise NotComparable(operation.text)
+            raise NotComparable(operation.name)
         for given, wanted in zip(leaves, operation.leaves, strict=True):
             if not isinstance(wanted, Operand) or not isinstance(given, Node):
                 continue
             problem = _compare(values.by_name[given.name], prescribe(wanted))
             if problem is not None:
-                return f"{operation.text} gets a wrong value for {wanted.source}: {problem}"
+                return f"{describe_node(node)} gets a wrong value for {wanted.source}: {problem}"
     return None
 
 
@@ -164,13 +164,6 @@ def _writes(graph: GraphModule) -> bool:
 
 def _leaves(node: Node) -> list[Any]:
     return tree_leaves((node.args, dict(sorted(node.kwargs.items()))))
-
-
-def _get_attribute(graph: GraphModule, node: Node) -> torch.Tensor | None:
-    owner: Any = graph
-    for part in str(node.target).split("."):
-        owner = getattr(owner, part, None)
-    return owner if isinstance(owner, torch.Tensor) else None
 
 
 def _compare(actual: Any, expected: Any) -> str | None:

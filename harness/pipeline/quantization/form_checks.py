@@ -113,11 +113,11 @@ class FormChecks(StageClock, ArtifactReader):
         if keep is None or make is None:
             return None
 
-        def run(names: Sequence[str]) -> Sequence[CallResult]:
+        def run(names: Sequence[str], calls: Sequence[CallInputs]) -> Sequence[CallResult]:
             prepared = stages.prepare(exported, keep(make(), names), qat=self.recipe.qat)
             stages.calibrate(prepared, calibration)
             runs = QuantizerRuns.from_calibrated(prepared, self._runs.seed)
-            return runs.run_quantized(self._make_float_module(exported).calls)
+            return runs.run_quantized(calls)
 
         return run
 
@@ -126,13 +126,12 @@ class FormChecks(StageClock, ArtifactReader):
     ) -> tuple[Intermediate, Quality | None]:
         """Compare the quantized graph with its prediction and with the float model."""
         with self._stage("reference"), self.attribute_errors("quantize"):
-            calls = self._make_float_module(exported).calls
             precision = choose_precision(self.recipe, None, graph)
             judge = functools.partial(
-                self._reference_of, graph, calls, precision, prediction.changed
+                self._reference_of, graph, prediction.calls, precision, prediction.changed
             )
             in_spec = exported.call_spec.in_spec
-            return compare_quantized(graph, prediction, in_spec, calls, self._runs, judge)
+            return compare_quantized(graph, prediction, in_spec, self._runs, judge)
 
     def _compute_float_reference(
         self, calls: Sequence[CallInputs], changed: Collection[int], refined: bool = False

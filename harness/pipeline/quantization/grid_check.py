@@ -71,15 +71,13 @@ def find_wrong_grids(
 def _find_problem(
     place: Place, grid: Grid, observed: ObservedValues, around: Sequence[ObservedValues]
 ) -> str | None:
-    if not grid.is_usable:
-        return f"its scale is {_show(grid.scale)}"
     is_finite = bool((observed.least.isfinite() & observed.most.isfinite()).all())
     if grid.is_average or not is_finite:
         return None
     alike = [each for each in around if each.least.shape == observed.least.shape]
     least = torch.stack([each.least for each in alike]).amin(0)
     most = torch.stack([each.most for each in alike]).amax(0)
-    floor = min(max(grid.least_step, 0.0), _LEAST_STEP)
+    floor = min(grid.least_step, _LEAST_STEP)
     needed = grid.compute_needed_step(least, most).clamp(min=floor)
     if not grid.is_derived and (problem := _find_excess(place, grid, least, most, floor)):
         return problem
@@ -144,7 +142,3 @@ def _find_excess(
 def _find_range(place: Place) -> tuple[float, float] | None:
     schema = getattr(place.source.target, "_schema", None)
     return None if schema is None else _RANGES.get(base_name(place.source.target))
-
-
-def _show(scale: torch.Tensor) -> str:
-    return ", ".join(f"{float(each):.3g}" for each in scale[:3]) or "empty"

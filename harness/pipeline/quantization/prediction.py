@@ -19,7 +19,7 @@ from harness.execution.interface import Interface
 from harness.model.case import CallInputs, arguments
 from harness.model.precision import Precision
 from harness.numerics.compare import compare
-from harness.numerics.module_runs import CallResult, EagerRuns, run_calls
+from harness.numerics.module_runs import CallResult, EagerRuns
 from harness.numerics.oracle import Reference, add_run, make_estimator
 from harness.numerics.unperturbed import collect_places, collect_values
 from harness.pipeline.quantization.attribution import ErrorSearch, find_modules
@@ -39,8 +39,8 @@ from harness.vendors.torch import TreeSpec, tree_leaves
 # Places with clipped values that are reported.
 _SHOWN = 5
 
-RunWithout = Callable[[Sequence[str]], Sequence[CallResult]]
-"""Takes the names of modules."""
+RunWithout = Callable[[Sequence[str], Sequence[CallInputs]], Sequence[CallResult]]
+"""Takes the names of modules, and the calls to run."""
 
 QUANTIZED = "quantized"
 """Name of the quantized graph among the intermediate forms of a program."""
@@ -52,6 +52,7 @@ class Prediction:
 
     Attributes:
         runs: runs of the prepared graph, which conversion has changed since.
+        calls: the predicted calls.
         operations: the operations of the prepared graph.
         wrong_grids: what is wrong with the grids of the quantizer.
         results: the outputs of each call, with every place rounded to its grid.
@@ -64,6 +65,7 @@ class Prediction:
     """
 
     runs: QuantizerRuns
+    calls: Sequence[CallInputs]
     operations: Sequence[Operation]
     wrong_grids: Sequence[str]
     results: Sequence[CallResult]
@@ -102,14 +104,13 @@ def predict(
     changed = frozenset(find_written_inputs(expected) | find_written_inputs(results))
     if any(call.inputs.keys() != changed for call in results):
         results = runs.run_quantized(calls, changed)
-    if any(call.inputs.keys() != changed for call in expected):
-        expected = run_calls(original.module, calls, original.runs.seed, changed)
+    expected = original.runs.with_inputs(original.module, calls, changed)
     operations = list_operations(runs.prepared, runs.places)
     reference = _bound_noise(runs, calls, expected, results)
     steps = runs.count_steps()
-    quality = measure_quality(results, expected, steps)
     return Prediction(
         runs,
+        calls,
         operations,
         wrong,
         results,
@@ -118,27 +119,30 @@ def predict(
         expected,
         steps,
         _find_clipped(runs, calls) if is_apart else {},
-        _explain_quality(runs, calls, expected, quality, options, run_without),
+        _explain_quality(runs, calls, results, expected, options, run_without),
     )
 
 
 def _explain_quality(
     runs: QuantizerRuns,
     calls: Sequence[CallInputs],
+    results: Sequence[CallResult],
     expected: Sequence[CallResult],
-    quality: Quality | None,
     options: QualityOptions,
     run_without: RunWithout | None,
 ) -> dict[str, Any]:
     """Fields of a :class:`Quality`, as far as the options ask for them."""
-    if quality is None or not (options.explain or options.reach_db is not None):
+    if not options.explain and options.reach_db is None:
+        return {}
+    quality = measure_quality(results, expected, runs.count_steps())
+    if quality is None:
         return {}
     search = ErrorSearch(runs, calls, expected, quality.output)
     found: dict[str, Any] = {"parts": search.list_worst()} if options.explain else {}
     if options.reach_db is not None and run_without is not None:
 
         def measure(names: Sequence[str]) -> float:
-            sides = (run_without(names), expected)
+            sides = (run_without(names, calls), expected)
             outputs = ([call.outputs[quality.output] for call in side] for side in sides)
             sqnr = compute_sqnr(*outputs)
             return -math.inf if sqnr is None else sqnr
@@ -208,7 +212,6 @@ def compare_quantized(
     graph: GraphModule,
     prediction: Prediction,
     in_spec: TreeSpec,
-    calls: Sequence[CallInputs],
     runs: EagerRuns,
     compute_reference: Callable[[], Reference],
 ) -> tuple[Intermediate, Quality | None]:
@@ -218,15 +221,13 @@ def compare_quantized(
         graph: the converted graph.
         prediction: made from the same graph before its conversion.
         in_spec: tree of inputs that it was exported with.
-        calls: the calls of the prediction.
         runs: keeps the run of the graph.
         compute_reference: computes the reference of the graph. It judges the prediction where
             outputs differ although no operand does, as after quantization-aware training, which
             ends in other operators.
     """
-    returned = runs(graph, calls)
-    if any(call.inputs.keys() != prediction.changed for call in returned):
-        returned = run_calls(graph, calls, runs.seed, prediction.changed)
+    calls = prediction.calls
+    returned = runs.with_inputs(graph, calls, prediction.changed)
     values = [collect_values(call) for call in returned]
     interface = Interface(in_spec, returned[0].spec, tuple(collect_places(returned[0])))
     problems = list(prediction.wrong_grids[:1])

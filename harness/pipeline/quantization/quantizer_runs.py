@@ -21,7 +21,6 @@ from harness.pipeline.quantization.observed_graph import (
     Place,
     find_places,
     is_fake_quantizer,
-    keep,
     replace_observers,
 )
 from harness.pipeline.quantization.observed_values import ObservedValues, find_channel_axis
@@ -107,13 +106,6 @@ class QuantizerRuns:
             return grid.clamp(value) + noise.to(value.dtype)
 
         with replace_observers(self.places, add_noise):
-            return run_calls(self.prepared, calls, self.seed, inputs)
-
-    def run_float(
-        self, calls: Sequence[CallInputs], inputs: Collection[int] | None = None
-    ) -> list[CallResult]:
-        """Run the graph without rounding."""
-        with replace_observers(self.places, keep):
             return run_calls(self.prepared, calls, self.seed, inputs)
 
     def list_rounded(self) -> list[Place]:
