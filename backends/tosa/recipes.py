@@ -38,13 +38,13 @@ FP_PRECISION = Precision(
     # A division is RECIPROCAL (one unit, or two roundings) and MUL.
     division_roundings=3.0,
 )
-INT_PRECISION = Precision(safety=2.0, samples=16)
+INT_PRECISION = Precision(safety=2.0, samples=16, requantization=2.0**-6)
 
 # A sum of products of int16 and int8 has 48 bits, and a RESCALE of 48 bits takes a multiplier of 15
 # bits (_compute_multiplier_and_shift in Arm's op_tosa_rescale.py, scale_width 16): between 2^14 and
 # 2^15, rounded by up to a half, it errs by up to 2^-15. Of a code up to 32,767 that is one step, in
 # addition to the rounding of the result.
-INT16_PRECISION = replace(INT_PRECISION, step=2.0)
+INT16_PRECISION = replace(INT_PRECISION, step=2.0, requantization=0.0)
 
 # The specification states these errors in units of the operator's own type. CONV2D, MATMUL,
 # AVG_POOL2D and REDUCE_SUM add up bf16 in fp32 (acc_t) and round once. Arm rewrites other sums,

@@ -14,7 +14,7 @@ from harness.backend_api import Precision
 # rounded to the accumulator's unit (QuantParams.from_bias), far below a step. Source: XNNPACK
 # 92a7ad50, pinned by executorch's main in August 2026. A factor of 2 needs 16 perturbed runs: with
 # 8, the estimated spread of one element in thousands is half the true one.
-STATIC = Precision(safety=2.0, samples=16)
+STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-6)
 
 # The kernels choose scale and zero point for each row, or each image of a convolution
 # (xnn_compute_f32_qx8_convert in src/operator-run.c; QuantParams._from_dynamic_input_node); the

@@ -231,6 +231,8 @@ class Case:
             (:mod:`harness.numerics.metrics.conclusiveness`).
         random_outputs: the module returns random numbers that each target draws itself: outputs are
             compared by their distribution alone. Otherwise such a module is refused.
+        requires: requirements of packages that hold weights or inputs, ``silero-vad==6.2.3``; where
+            one is not installed the cells are ``unavailable``.
         memory: GiB above the worker's base that a cell may hold, if more than ``--cell-memory``.
             Cells that do not fit next to it wait until it has ended.
         exporter: makes the program instead of the harness' export, lowering and emission; the
@@ -255,6 +257,7 @@ class Case:
     fallbacks: Mapping[str, Fallbacks] = field(default_factory=dict, hash=False, repr=False)
     vacuous: str = ""
     random_outputs: bool = False
+    requires: Sequence[str] = ()
     memory: float = 0.0
     exporter: Exporter | None = None
     changed_ops: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
@@ -268,6 +271,7 @@ class Case:
         if not 0 <= self.memory < math.inf:
             raise CaseError(f"case {self.name!r} has memory={self.memory:g} GiB; use 0 or more")
         object.__setattr__(self, "tags", frozenset(map(str, self.tags)))
+        object.__setattr__(self, "requires", tuple(self.requires))
         if not self.op:
             object.__setattr__(self, "op", self.name.partition("/")[0])
         if self.exporter is not None and not self.targets:

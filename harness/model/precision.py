@@ -37,6 +37,9 @@ class Precision:
         running_means: variances are taken around a running mean (Welford): each element's
             deviation is from a mean that was rounded anew.
         step: error of one requantization in quantization steps.
+        requantization: how far the number that a requantization rounds is from exact, in steps;
+            0 where that is not known. Codes are then judged one by one only
+            (:mod:`harness.numerics.requantization`).
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """
@@ -50,6 +53,7 @@ class Precision:
     float32_sums: frozenset[str] = frozenset()
     running_means: bool = False
     step: float = 1.0
+    requantization: float = 0.0
     safety: float = 4.0
     samples: int = 8
 

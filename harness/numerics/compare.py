@@ -16,6 +16,7 @@ from harness.numerics.metrics.differences import Difference, ErrorSummary, compu
 from harness.numerics.metrics.error_patterns import describe_pattern
 from harness.numerics.metrics.severity import classify_severity
 from harness.numerics.oracle import Reference
+from harness.numerics.requantization import CodeErrors
 from harness.numerics.unperturbed import as_real_tensor
 from harness.record import severity as severities
 from harness.record.cell import Numerics
@@ -155,6 +156,7 @@ def _compare_value(
             return None
         return make_mismatch_row(actual, call, place, f"{actual!r}, expected {wanted!r}")
     steps = reference.steps if is_output else ()
+    codes = reference.codes[call] if reference.codes and is_output else ()
     return compare_output(
         actual,
         reference.oracle[call][index],
@@ -164,6 +166,7 @@ def _compare_value(
         spec=spec,
         model=models[place.index] if place.index < len(models) else None,
         step=steps[place.index] if place.index < len(steps) else None,
+        codes=codes[place.index] if place.index < len(codes) else None,
         call=call,
         place=place,
         narrowed=narrowed,
@@ -180,6 +183,7 @@ def compare_output(
     spec: TensorSpec | None = None,
     model: Any = None,
     step: float | None = None,
+    codes: CodeErrors | None = None,
     call: int = 0,
     place: ValuePosition = ValuePosition("output", 0),  # noqa: B008  (frozen)
     narrowed: Narrowed = _NOTHING,
@@ -198,6 +202,7 @@ def compare_output(
         model: the float model's output, for quantized recipes; gives the expected type, shape and
             dtype.
         step: quantization step of the output, in its unit.
+        codes: limit of the errors of all its codes together.
         call: number of the call, for the record.
         place: place of the value, for the record.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
@@ -217,13 +222,21 @@ def compare_output(
     errors = ErrorSummary.from_tensors(actual, oracle, bound, eager, alternatives)
     to_oracle = Difference.from_tensors(actual, oracle, bound)
     to_eager = Difference.from_tensors(actual, eager, bound)
-    worst, is_wrong = errors.worst, errors.exceeding > 0
+    worst, is_beyond = errors.worst, errors.exceeding > 0
+    size, limit_of_size, where = (0.0, 1.0, "") if codes is None else codes.measure(actual)
+    is_wrong = is_beyond or size > limit_of_size
     at = None if worst is None else _unravel(worst, actual.shape)
     got, wanted, limit = (
         None if worst is None else float(each.flatten()[worst]) for each in (actual, oracle, bound)
     )
     share = compute_conclusive_share(oracle, bound)
-    likeness = describe_pattern(actual, oracle, bound, eager, alternatives) if is_wrong else ""
+    likeness = describe_pattern(actual, oracle, bound, eager, alternatives) if is_beyond else ""
+    problem = None
+    if is_beyond:
+        problem = _describe_problem(errors, limit, at, got, wanted, likeness)
+    elif codes is not None and is_wrong:
+        problem = _describe_codes(codes.count_differing(actual), errors, size, limit_of_size, where)
+        bound = torch.zeros_like(bound)  # the errors together are wrong: every one counts
     return Numerics(
         call=call,
         output=place.index,
@@ -237,7 +250,7 @@ def compare_output(
         rel_fro=to_oracle.relative_frobenius,
         cosine=to_oracle.cosine,
         bound=limit or 0.0,
-        bound_used=errors.bound_used,
+        bound_used=max(errors.bound_used, size / limit_of_size),
         exceeding=errors.exceeding,
         elements=errors.elements,
         worst_index=at,
@@ -248,13 +261,15 @@ def compare_output(
         eager_sqnr_db=to_eager.sqnr_db,
         model_sqnr_db=None if model is None else Difference.from_tensors(actual, model).sqnr_db,
         max_steps=None if step is None else errors.max_abs / step,
+        rms_steps=None if codes is None else size,
+        rms_steps_limit=None if codes is None else limit_of_size,
         conclusive_share=share,
         vacuous=find_vacuous_reason(oracle, bound, share),
         name=place.path if "'" in place.path else "",
         severity=classify_severity(actual, oracle, bound, eager, alternatives, step)
         if is_wrong
         else None,
-        problem=_describe_problem(errors, limit, at, got, wanted, likeness) if is_wrong else None,
+        problem=problem,
         pattern=likeness,
     )
 
@@ -280,6 +295,17 @@ def _describe_problem(
     if likeness:
         parts.append(f"looks {likeness}")
     return ", ".join(parts)
+
+
+def _describe_codes(
+    differing: int, errors: ErrorSummary, size: float, limit: float, where: str
+) -> str:
+    """Describe codes of which each is within its bound, and which are wrong together."""
+    return (
+        f"{differing} of {errors.elements} codes are not the quantized graph's, more than rounding "
+        f"explains: an error of {size:.3g} steps in the root mean square"
+        f"{f' at {where}' if where else ''}, at most {limit:.3g}"
+    )
 
 
 def find_structure_problem(

@@ -26,6 +26,7 @@ from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemant
 from harness.numerics.kernels.threads import one_thread
 from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
 from harness.numerics.perturbation import PerturbedMode
+from harness.numerics.requantization import CodeErrors, RequantizedMode
 from harness.numerics.unperturbed import (
     UnperturbedRuns,
     as_real_tensor,
@@ -33,6 +34,9 @@ from harness.numerics.unperturbed import (
     run_unperturbed,
 )
 from harness.vendors.torch import TreeSpec
+
+# A statistic of a whole tensor needs fewer runs than the spread of each element.
+_RUNS_PER_REQUANTIZED_RUN = 4
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Reference:
         model: the outputs of the float model, where the reference is a quantized graph. They have
             the expected types, shapes and dtypes.
         alternatives: other values that conform (``BoundEstimator.alternatives``).
+        codes: of each output with a step, the limit of the errors of its codes together, where the
+            rounding model of the target has one.
     """
 
     oracle: list[list[Any]]
@@ -62,6 +68,7 @@ class Reference:
     specs: Sequence[TreeSpec] = ()
     model: Sequence[Sequence[Any]] | None = None
     alternatives: Sequence[Sequence[torch.Tensor | None]] = ()
+    codes: Sequence[Sequence[CodeErrors | None]] = ()
 
 
 def compute_reference(
@@ -134,6 +141,7 @@ def add_bounds(
             mode = PerturbedMode(precision, seed, sample, exact.record, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
             add_run(run, estimators)
+        codes = _add_requantized_runs(exact, module, calls, precision, seed, semantics, wide)
     bound = []
     for places, call_estimators in zip(exact.places, estimators, strict=True):
         outputs = sum(place.role == "output" for place in places)
@@ -156,7 +164,42 @@ def add_bounds(
             [None if estimator is None else estimator.alternatives for estimator in call_estimators]
             for call_estimators in estimators
         ],
+        codes=codes,
     )
+
+
+def _add_requantized_runs(
+    exact: UnperturbedRuns,
+    module: torch.nn.Module,
+    calls: Sequence[CallInputs],
+    precision: Precision,
+    seed: int,
+    semantics: OperatorSemantics,
+    wide: Float64State,
+) -> list[list[CodeErrors | None]]:
+    """Run with requantizations that are off by a share of a step; arguments as for the caller.
+
+    Returns:
+        What :attr:`Reference.codes` holds; empty where no output has a step, or the target's model
+        does not say how it requantizes.
+    """
+    if not precision.requantization or not any(exact.steps):
+        return []
+    codes = [
+        [
+            None if step is None else CodeErrors(truth, step)
+            for truth, step in zip(values, exact.steps, strict=False)
+        ]
+        for values in exact.truths
+    ]
+    for sample in range(precision.samples // _RUNS_PER_REQUANTIZED_RUN):
+        mode = RequantizedMode(precision, seed, sample, exact.record, semantics)
+        run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
+        for call, call_codes in zip(run, codes, strict=True):
+            for found, value in zip(call_codes, collect_values(call), strict=False):
+                if found is not None:
+                    found.add(value)
+    return codes
 
 
 def make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> BoundEstimator | None:

@@ -187,19 +187,23 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
     def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
         """Quantize, and perturb codes by a step, as a requantization may."""
         out = super().quantize(operator, args, kwargs)
-        name = operator.name
-        is_affine = name == "quantize_affine"  # its scale is a tensor, whether static or dynamic
-        is_static = (
-            self.invariant.contains(args[2]) if is_affine else not isinstance(args[1], torch.Tensor)
-        )
-        if is_static and any(args[0] is x for x in self.inputs):
-            return out  # the program quantizes its input with the same operator and scale
-        low, high = _get_code_range(name, args)
+        if self.is_quantized_by_program(operator, args):
+            return out
+        low, high = _get_code_range(operator.name, args)
         steps = self._draw_steps(out.shape)
+        is_affine = operator.name == "quantize_affine"
         if is_affine and self.invariant.contains(args[0]) and is_scaled_by_row(args[0], args[1]):
             # The target chooses the same scale, from the same row.
             steps *= find_ties(args[0], args[2], out, (low, high))
         return (out.double() + steps).clamp_(low, high).round_().to(out.dtype)
+
+    def is_quantized_by_program(self, operator: Operator, args: Args) -> bool:
+        """Whether the program quantizes one of its inputs, with the same operator and scale."""
+        is_affine = operator.name == "quantize_affine"  # its scale is a tensor, static or dynamic
+        is_static = (
+            self.invariant.contains(args[2]) if is_affine else not isinstance(args[1], torch.Tensor)
+        )
+        return is_static and any(args[0] is x for x in self.inputs)
 
     def dequantize(self, blocks: BlockQuantizedTensor) -> torch.Tensor:
         """Decode, and perturb each block's scale and offset and each result."""

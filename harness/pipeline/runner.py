@@ -16,6 +16,7 @@ from harness.pipeline.cell_run import CellEnding, CellRun
 from harness.pipeline.speed.stack_chunks import run_in_one_stack_chunk
 from harness.record.cell import Cell, Status
 from harness.record.target import Target
+from harness.vendors.versions import describe_missing_packages
 
 _DEFAULTS = CellOptions()
 
@@ -58,6 +59,8 @@ def run_cell(
     state = _check_availability(backend)
     if not (state.available or state.can_lower):
         outcome = CellEnding(Status.UNAVAILABLE, error=state.reason)
+    elif missing := describe_missing_packages(case.requires):
+        outcome = CellEnding(Status.UNAVAILABLE, error=missing)
     else:
         recipe = recipe or registry.recipe(target, backend)
         only = "lowered only, as asked" if options.lower_only else state.reason

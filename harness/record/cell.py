@@ -93,7 +93,9 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     elements outside their bounds. ``severity`` grades an output that does not conform. ``eager_*``
     compare with eager in the recipe's dtype, ``model_sqnr_db`` with the float model before
     quantization. ``max_steps`` is the largest error in quantization steps of the output, where the
-    quantized graph ends in a quantized value.
+    quantized graph ends in a quantized value. ``rms_steps`` is the root mean square of its errors,
+    over the tensor or the slice that uses most of ``rms_steps_limit``; if that share is larger,
+    ``bound_used`` is it.
 
     ``role`` is ``output``, or ``input`` for an input that the program changes; ``output`` is then
     the input's position. ``dtype`` names a Python type where a program returns a number. ``name``
@@ -125,6 +127,8 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     eager_sqnr_db: float | None = None
     model_sqnr_db: float | None = None
     max_steps: float | None = None
+    rms_steps: float | None = None
+    rms_steps_limit: float | None = None
     conclusive_share: float | None = None
     role: str = "output"
     problem: str | None = None

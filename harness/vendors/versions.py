@@ -12,7 +12,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from harness.errors import UsageError
@@ -28,6 +28,30 @@ def installed_version(package: str = PACKAGE) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def describe_missing_packages(requirements: Sequence[str]) -> str:
+    """Return which requirements no installed package meets, and how to install them; else empty.
+
+    Args:
+        requirements: such as ``silero-vad==6.2.3``.
+
+    Raises:
+        UsageError: one is no requirement.
+    """
+    missing, notes = [], []
+    for text in requirements:
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement as error:
+            raise UsageError(f"{text!r} is no requirement; write silero-vad==6.2.3") from error
+        installed = installed_version(wanted.name)
+        if not installed or not wanted.specifier.contains(installed, prereleases=True):
+            missing.append(text)
+            notes.append(f"{text} ({installed or 'none'} is installed)")
+    if not missing:
+        return ""
+    return f"it requires {', '.join(notes)}: pip install --no-deps {' '.join(missing)}"
 
 
 def describe_installed(package: str = PACKAGE) -> str:

@@ -1,0 +1,118 @@
+"""Codes of a quantized output are judged together, not only one by one."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+from harness import Case, Tester
+from harness.model.precision import Precision
+from harness.numerics.compare import Verdict, compare
+from harness.numerics.requantization import CodeErrors
+
+TARGETS = ("xnnpack:int8", "tosa:int")
+
+
+class Layers(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(32, 48), torch.nn.Linear(48, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+@functools.cache
+def quantize(target: str) -> Tester:
+    case = Case("layers/codes", lambda: (Layers(), (torch.randn(64, 32),)))
+    tester = Tester(case, target).export().quantize()
+    return tester.compute_reference()
+
+
+def outputs(tester: Tester) -> torch.Tensor:
+    with torch.no_grad():
+        found: torch.Tensor = tester.reference_module(*tester.built.inputs)
+    return found[0] if isinstance(found, (tuple, list)) else found
+
+
+def step(tester: Tester) -> float:
+    found = tester.reference.steps[0]
+    assert found is not None
+    return found
+
+
+def judge(tester: Tester, values: torch.Tensor) -> Verdict:
+    return compare([[values]], tester.reference)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_quantized_graph_conforms_to_itself(target: str) -> None:
+    tester = quantize(target)
+    verdict = judge(tester, outputs(tester))
+    assert verdict.passed
+    assert verdict.numerics[0].rms_steps == pytest.approx(0, abs=1e-4)
+    assert verdict.numerics[0].rms_steps_limit is not None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_some_codes_may_be_a_step_off(target: str) -> None:
+    tester = quantize(target)
+    values = outputs(tester).clone()
+    values.view(-1)[::97] += step(tester)
+    assert judge(tester, values).passed
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_factor_on_the_last_weights_is_found(target: str) -> None:
+    tester = quantize(target)
+    width = step(tester)
+    scaled = torch.round(outputs(tester) * 1.009 / width) * width
+    verdict = judge(tester, scaled)
+    assert not verdict.passed
+    assert "codes are not the quantized graph's" in (verdict.problem or "")
+    assert verdict.numerics[0].bound_used > 1
+    assert verdict.severity is not None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_zero_point_that_is_off_by_one_is_found(target: str) -> None:
+    tester = quantize(target)
+    assert not judge(tester, outputs(tester) + step(tester)).passed
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_fault_in_one_channel_is_found(target: str) -> None:
+    tester = quantize(target)
+    values = outputs(tester).clone()
+    values[:, 5] += step(tester)
+    verdict = judge(tester, values)
+    assert "at index 5 of dimension 1" in (verdict.problem or "")
+
+
+def test_without_a_model_of_requantizations_codes_have_no_limit() -> None:
+    tester = quantize("xnnpack:int8")
+    assert Precision().requantization == 0
+    assert tester.recipe.precision.requantization > 0
+    reference = quantize("tosa:int").reference
+    assert len(reference.codes) == 1
+
+
+def test_a_small_tensor_is_judged_as_a_whole() -> None:
+    errors = CodeErrors(torch.zeros(2, 3, dtype=torch.float64), 0.5)
+    one = torch.zeros(2, 3)
+    one[1, 2] = 0.5
+    size, limit, where = errors.measure(one)
+    assert size == pytest.approx((1 / 6) ** 0.5)
+    assert size < limit
+    assert where == ""
+    assert errors.count_differing(one) == 1
+
+
+def test_runs_that_are_not_finite_are_left_out() -> None:
+    errors = CodeErrors(torch.zeros(4, dtype=torch.float64), 1.0)
+    before = errors.measure(torch.zeros(4))
+    errors.add(torch.full((4,), float("nan")))
+    errors.add(torch.zeros(5))
+    assert errors.measure(torch.zeros(4)) == before
