@@ -32,6 +32,7 @@ _BATCH = torch.export.Dim("batch", min=1, max=16)
 _PLAIN = {
     "half_linear/bias": _TARGETS,
     "half_conv/2d": "xnnpack:fp16",
+    "half_norm/wide_layer": _TARGETS,
     "half_model/mlp": _TARGETS,
     "half_model/tied": "xnnpack:bf16",
 }
@@ -56,6 +57,7 @@ CASES: list[Case] = [
         nn_case("half_conv/batch_norm", _stack(lambda: Conv2d(3, 4, 3), lambda: BatchNorm2d(4)),
                 randn(1, 3, 6, 6)),
         nn_case("half_norm/layer", lambda: LayerNorm(64), randn(3, 64)),
+        nn_case("half_norm/wide_layer", lambda: LayerNorm(512), randn(3, 512)),
         nn_case("half_norm/group", lambda: GroupNorm(2, 8), randn(2, 8, 4, 4)),
         nn_case("half_pool/max", lambda: MaxPool2d(2), randn(1, 3, 6, 6)),
         nn_case("half_pool/average", lambda: AvgPool2d(2), uniform(0.5, 1, 1, 3, 6, 6)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness import Limitation
+from harness import Limitation, Status
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -16,5 +16,18 @@ LIMITATIONS: list[Limitation] = [
         "xnnpack_config.py",
         stage="run",
         error="with code: xnn_status_invalid_parameter",
+    ),
+    Limitation(
+        target="xnnpack:fp16|xnnpack:bf16",
+        case="half_norm/wide_layer",
+        reason="UpdateMomentsVec (kernels/optimized/cpu/moments_utils.h), which native_layer_norm "
+        "calls for rows of 256 elements and more, loads float vectors from the pointer to 16-bit "
+        "elements: mean and variance are those of their bits, two halves read as one float "
+        "(docs/findings.md). Workaround: `.float()` before the layer and `.half()` behind it, in a "
+        "float layer.",
+        link="https://github.com/pytorch/executorch/pull/16727",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
     ),
 ]

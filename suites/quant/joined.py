@@ -20,6 +20,7 @@ from torch.nn import (
     LayerNorm,
     LeakyReLU,
     Linear,
+    LSTMCell,
     MaxPool2d,
     Module,
     ReLU,
@@ -148,6 +149,19 @@ class _Recurrent(Module):
         return result
 
 
+class _Cells(Module):
+    """A cell of an LSTM that is called for one step after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = LSTMCell(6, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = self.cell(x[:, 0])
+        result: torch.Tensor = self.cell(x[:, 1], state)[0]
+        return result
+
+
 def _classifier() -> Sequential:
     return Sequential(Conv2d(2, 4, 3), ReLU(), MaxPool2d(2), Flatten(), Linear(16, 5))
 
@@ -206,6 +220,7 @@ CASES: list[Case] = [
         nn_case("int_model/lstm", _Recurrent, randn(1, 2, 6)),
     ),
     # Lowering unrolled loops takes seconds, so each case has two targets.
+    *on(TOSA, nn_case("int_model/lstm_cells", _Cells, randn(2, 2, 6))),
     *on(
         "xnnpack:int8|xnnpack:int8_dynamic",
         nn_case("int_model/lstm_two_layers", lambda: _Recurrent(2), randn(2, 2, 6)),

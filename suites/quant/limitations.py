@@ -116,4 +116,14 @@ LIMITATIONS: list[Limitation] = [
         stage="lower",
         error="unsupported param type, call_function",
     ),
+    Limitation(
+        target="tosa:int",
+        case="int_model/lstm_cells",
+        reason="DecomposeLstmPass._decompose_cell reads the size of the state from "
+        "`h_prev.meta['val'].shape`. The getitem of an earlier cell, which the pass has replaced, "
+        "has the meta of that cell's node: a tuple (docs/findings.md). Workaround: torch.nn.LSTM.",
+        link=_ARM + "_passes/decompose_lstm_pass.py",
+        stage="quantize",
+        error="'tuple' object has no attribute 'shape'",
+    ),
 ]

@@ -10,9 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import chain
 
+import torch
+
 from harness import Case
+from suites.build import op, uniform
 from suites.ops import activation, binary, conv, index, matmul, norm, reduce
 from suites.quant import conv as int_conv, elementwise, joined, linear, pool as int_pool
+from suites.quant.only import outlier
 from suites.quick import cases as quick
 
 _KNOWN: dict[str, Case] = {
@@ -75,9 +79,21 @@ def _select(targets: str, name: str, *, plain: bool) -> Case:
     )
 
 
+# What 16 bits promise and 8 do not: small values beside a wide grid, and few large values.
+_SIXTEEN_BITS: list[Case] = [
+    replace(case, targets="tosa:int16", tags=case.tags | {"int"})
+    for case in (
+        op("int16_rsqrt/small_variances", torch.rsqrt, uniform(0.002, 0.03, 3, 40)),
+        op("int16_add/one_outlier", torch.add, outlier(300, 1000), outlier(300, 1000)),
+    )
+]
+
 CASES: list[Case] = [
-    _select(targets, name, plain=plain)
-    for targets, first, further in _SELECTED
-    for names, plain in ((first, True), (further, False))
-    for name in names.split()
+    *_SIXTEEN_BITS,
+    *(
+        _select(targets, name, plain=plain)
+        for targets, first, further in _SELECTED
+        for names, plain in ((first, True), (further, False))
+        for name in names.split()
+    ),
 ]

@@ -76,6 +76,13 @@ KNOWN = {
         Of(lambda x: torch.sort(x, descending=True)[0]), (torch.randn(3, 5),), "mlx:fp32",
         "_sort_handler",
     ),
+    "layer norm of wide rows in 16 bits": (
+        nn.LayerNorm(512).half(), (torch.randn(3, 512).half(),), "portable:fp32", "16 bits",
+    ),
+    "root of small values in 16 bits": (
+        Of(lambda x: torch.rsqrt(x + 0.001)), (torch.rand(3, 40) * 0.02,), "tosa:int16",
+        "16-bit tables",
+    ),
     "bool as a bound": (
         Of(lambda x: torch.clamp(x, max=True)), (torch.randn(4),), "xnnpack:fp32",
         "clamp whose bound is a bool",
