@@ -38,7 +38,7 @@ FP_PRECISION = Precision(
     # A division is RECIPROCAL (one unit, or two roundings) and MUL.
     division_roundings=3.0,
 )
-INT_PRECISION = Precision(safety=2.0, samples=16, requantization=2.0**-6)
+INT_PRECISION = Precision(safety=2.0, samples=16, requantization=2.0**-8)
 
 # A sum of products of int16 and int8 has 48 bits, and a RESCALE of 48 bits takes a multiplier of 15
 # bits (_compute_multiplier_and_shift in Arm's op_tosa_rescale.py, scale_width 16): between 2^14 and

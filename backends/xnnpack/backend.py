@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack import weights
 from backends.xnnpack.precision import BFLOAT16, DYNAMIC, FLOAT16, FLOAT32, INT4, STATIC
-from backends.xnnpack.quantization import keep_float, make_quantizer
+from backends.xnnpack.quantization import keep_float, make_quantizer, store_biases
 from backends.xnnpack.settings import SETTINGS
 from harness import Inputs, is_installed_within
 from harness.backend_api import (
@@ -121,6 +121,7 @@ def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
         unsupported=find_calibration_problem,
         explain=explain,
         keep_float=keep_float,
+        store_constants=store_biases,
         script=_make_quantizing_script(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
 

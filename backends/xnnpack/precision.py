@@ -11,10 +11,10 @@ from harness.backend_api import Precision
 # the graph does from float32 values (qs8 and qc8w gemm, dwconv and vmul, "fp32" in
 # src/microparams-init.c and src/qs8-vmul), or by an integer factor of 21 bits and round half up
 # (xnn_init_qs8_add_minmax_*_params): near a tie the result is the neighbouring step. A bias is
-# rounded to the accumulator's unit (QuantParams.from_bias), far below a step. Source: XNNPACK
-# 92a7ad50, pinned by executorch's main in August 2026. A factor of 2 needs 16 perturbed runs: with
+# rounded to the accumulator's unit, as in the reference (store_biases). Source: XNNPACK 92a7ad50,
+# pinned by executorch's main in August 2026. A factor of 2 needs 16 perturbed runs: with
 # 8, the estimated spread of one element in thousands is half the true one.
-STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-6)
+STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-8)
 
 # The kernels choose scale and zero point for each row, or each image of a convolution
 # (xnn_compute_f32_qx8_convert in src/operator-run.c; QuantParams._from_dynamic_input_node); the

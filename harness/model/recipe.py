@@ -203,6 +203,8 @@ class Recipe:
             properties are checked.
         keep_float: takes a quantizer and the names of modules, and returns a quantizer that leaves
             these modules in float; None where it cannot.
+        store_constants: returns the quantized graph with its constants as the delegate stores them,
+            such as biases in the unit of the sum; None for the graph as it is. It is the reference.
         narrowed: output dtypes that the quantizer may return instead of the module's, by the
             module's dtype; all other dtypes are the module's.
         like: targets with equivalent recipes: a case for one of them also suits this one. Their
@@ -229,6 +231,7 @@ class Recipe:
     script: Script | None = None
     added: tuple[KnownPass, ...] = ()
     keep_float: Callable[[Any, Sequence[str]], Any] | None = None
+    store_constants: Callable[[torch.fx.GraphModule], torch.fx.GraphModule] | None = None
     narrowed: Mapping[str, str] = field(default_factory=dict, hash=False)
     like: tuple[str, ...] = ()
 

@@ -24,9 +24,9 @@ from harness.numerics.perturbation import PerturbedMode
 # The largest of four runs, whose errors vary from run to run, is this much below the limit.
 _SAFETY = 2.0
 # Codes that may be a step off for other reasons: that many, and that share of all.
-_CODES, _SHARE = 2, 0.02
+_CODES, _SHARE = 4, 0.02
 # Elements of a slice that is judged by itself: the codes above are then at most 8 % of it.
-_LEAST_ELEMENTS = 32
+_LEAST_ELEMENTS = 48
 
 
 class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]

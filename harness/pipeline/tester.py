@@ -206,7 +206,9 @@ class Tester(ExecutionStages, GraphChecks):
                 dynamic_shapes=stages.spread_variadic(self.built.module, exported.dynamic_shapes),
                 strict=exported.strict,
             )
-            self._artifacts.put("quantize", replace(exported, program=program, graph=graph))
+            store = self.recipe.store_constants
+            stored = graph if store is None else store(graph)
+            self._artifacts.put("quantize", replace(exported, program=program, graph=stored))
         if prediction is not None:
             form, self.quality = self._compare_quantized(exported.program, graph, prediction)
             self.intermediates += [form]
