@@ -136,7 +136,11 @@ _TEXTS = {
     CellOutcome.XFAILED: ("xfailed", "x", "failed as a limitation predicts"),
     CellOutcome.LOWERED: ("lowered only", "L", "lowered, but this host cannot execute the program"),
     CellOutcome.UNSUPPORTED: ("unsupported", "–", "the target does not support this case"),
-    CellOutcome.UNAVAILABLE: ("unavailable", "∅", "the backend is not available on this host"),
+    CellOutcome.UNAVAILABLE: (
+        "unavailable",
+        "∅",
+        "the backend, or a package of the case, is not installed",
+    ),
     CellOutcome.NOT_RUN: ("not run", "?", "expected, but the run has no record of it"),
 }
 

@@ -1,155 +1,235 @@
-"""Sensitivity: the smallest fault that fails, as a relative change of one weight.
+"""Sensitivity: the smallest error in a layer that turns a cell red.
 
-    python -m benchmarks.verdicts.sensitivity --cases '*/tiny' --targets '*:fp32|*:bf16'
+    python -m benchmarks.verdicts.sensitivity --targets 'xnnpack:*' --write docs/sensitivity.md
 
-For each case below PATHS (default ``suites/models``), with the arithmetic of each target and
-without lowering: multiplies the first weight of at least two dimensions by FACTOR, runs the module
-in float64, and prints the share of the bounds that the outputs use. From this it extrapolates the
-smallest relative fault that would fail, assuming that outputs follow linearly. Recipes that
-quantize are skipped: their reference is the quantized graph. ``widest`` is the root mean square of
-the bound divided by the root mean square of the values.
+For each recipe, and a linear layer, a convolution, an attention and three trained networks: an
+error in the weights of the first, the middle and the last layer, in a single weight, in a bias, in
+the scale of the layer's input, and in its zero point. The error is planted while the reference's
+own module runs in eager, and its outputs are judged as those of a target. A target that errs by its
+own rounding is red no later. Networks whose packages (suites/trained/requirements.txt) are not
+installed are left out. --write needs all targets, and takes about half an hour.
 """
 
 from __future__ import annotations
 
-import copy
+import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 import torch
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks.verdicts.false_alarms import matches, select_cases
+from benchmarks.verdicts.false_alarms import matches
+from benchmarks.verdicts.faults import KINDS, Fault, count_layers, run_with_fault
 from harness import Case, Tester, registry
 from harness.errors import StageFailure
-from harness.numerics.oracle import Reference
-from harness.numerics.unperturbed import run_unperturbed
+from harness.numerics.compare import compare
 from harness.pipeline import speed
+from harness.pipeline.route import find_unsupported_reason, prepare
 from harness.record.target import Target
 from harness.vendors.quiet import silence_vendors
-from harness.vendors.torch import tree_map
+from harness.vendors.versions import describe_missing_packages
+from suites.build import nn_case, randn
+from suites.trained import images, pitch, sentences
+
+# Errors are tried in powers of two, from 2 times the value down.
+_LARGEST, _SMALLEST = 1, -22
+_LAYERS = ("first", "middle", "last")
 
 
-@dataclass
-class Sensitivity:
-    """Results of the modules of one target.
+class Attention(torch.nn.Module):
+    """Self-attention with 4 heads, between projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.joint, self.out = torch.nn.Linear(64, 192), torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (1, 24, 64) to the same shape."""
+        query, key, value = self.joint(x).reshape(1, 24, 3, 4, 16).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = torch.softmax(query @ key.mT / 4, -1)
+        result: torch.Tensor = self.out((weights @ value).transpose(1, 2).reshape(1, 24, 64))
+        return result
+
+
+OPERATORS = [
+    nn_case("operator/linear", lambda: torch.nn.Linear(64, 48), randn(32, 64)),
+    nn_case("operator/conv2d", lambda: torch.nn.Conv2d(32, 16, 3, padding=1), randn(1, 32, 12, 12)),
+    nn_case("operator/attention", Attention, randn(1, 24, 64)),
+]
+TRAINED = [
+    case
+    for module in (images, pitch, sentences)
+    for case in module.CASES
+    if case.name.startswith(("mtcnn_onet", "crepe", "minilm"))
+]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The smallest error that turns a cell red.
 
     Attributes:
-        faults: for each module, the relative fault that uses the whole bound.
-        widths: for each module, the bound divided by the values.
+        case: name of the case.
+        target: the target.
+        layer: ``first``, ``middle`` or ``last``.
+        kind: one of :data:`~benchmarks.verdicts.faults.KINDS`.
+        size: the error, infinite where no error up to twice the value is red.
     """
 
-    faults: list[float] = field(default_factory=list)
-    widths: list[float] = field(default_factory=list)
+    case: str
+    target: Target
+    layer: str
+    kind: str
+    size: float
 
 
 @click.command(help=__doc__)
-@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
-@click.option("--factor", default=1.001, help="Factor of the weight; default: 1.001.")
 @click.option("--cases", "names", default="*", help="Globs over cases, separated by |.")
 @click.option("--targets", default="*", help="Globs over targets, separated by |.")
-def main(paths: Sequence[Path], factor: float, names: str, targets: str) -> None:
+@click.option("--write", "page", type=click.Path(path_type=Path), help="Write a Markdown page.")
+def main(names: str, targets: str, page: Path | None) -> None:
     """Measure and print."""
     silence_vendors()
-    torch.set_num_threads(1)
+    torch.set_num_threads(2)
     speed.install()
-    console, seen = Console(), dict[Target, Sensitivity]()
-    for case, _ in select_cases(paths, names):
-        for target in registry.select_targets(case, None):
-            if not matches(targets, str(target)):
-                continue
-            recipe = registry.recipe(target)
-            if recipe.quantizer is not None or recipe.quantize_weights is not None:
+    console, found = Console(), list[Measurement]()
+    for case in [*OPERATORS, *TRAINED]:
+        if not matches(names, case.name):
+            continue
+        if missing := describe_missing_packages(case.requires):
+            console.print(f"{case.name} is left out: {missing}", markup=False)
+            continue
+        for target in registry.known_targets():
+            if target.backend == "null" or not matches(targets, str(target)):
                 continue
             try:
-                used, width = measure(case, target, factor)
+                here = list(measure(replace(case, calls=None, targets="", metric=None), target))
             except StageFailure as failure:
                 console.print(f"{case.name}@{target}: {failure}", markup=False)
                 continue
-            if used is None:
-                continue
-            found = seen.setdefault(target, Sensitivity())
-            found.faults.append(abs(factor - 1) / used if used else float("inf"))
-            found.widths.append(width)
-            console.print(f"{case.name}@{target}: {used:.3g} of the bound", markup=False)
-    table = Table(title=f"a weight of the first layer, times {factor}")
-    for column in (
-        "target",
-        "modules",
-        "smallest fault (median)",
-        "smallest fault (worst)",
-        "widest",
-    ):
-        table.add_column(column, justify="left" if column == "target" else "right")
-    for target, found in sorted(seen.items(), key=lambda item: str(item[0])):
-        figures = statistics.median(found.faults), max(found.faults), max(found.widths)
-        table.add_row(str(target), str(len(found.faults)), *(f"{each:.2g}" for each in figures))
-    console.print(table)
+            found += here
+            sizes = ", ".join(f"{kind} {_describe(_worst(here, kind))}" for kind in KINDS)
+            console.print(f"{case.name}@{target}: {sizes}", markup=False)
+    table = format_table(found)
+    console.print(table, markup=False)
+    if page is not None:
+        page.write_text(_PAGE.format(table=table))
 
 
-def measure(case: Case, target: Target, factor: float) -> tuple[float | None, float]:
-    """Measure a module with a changed weight.
-
-    Returns:
-        The bound used, or None where it has no such weight; and the bound of its outputs divided by
-        their values, as root mean squares.
+def measure(case: Case, target: Target) -> Iterator[Measurement]:
+    """Measure the layers of a module on a target; nothing where the target does not support it.
 
     Raises:
-        StageFailure: the case cannot be built or run.
+        StageFailure: a stage failed.
     """
     tester = Tester(case, target)
+    if find_unsupported_reason(tester) is not None:
+        return
+    prepare(tester)
     reference = tester.compute_reference().reference
-    altered = copy.deepcopy(tester.built.module)
-    if all(each.dim() < 2 for each in altered.parameters()):
-        return None, 0.0
-    # In float64: in 16 bits most products would round back to the original values.
-    altered = altered.double()
-    with torch.no_grad():
-        weight = next(each for each in altered.parameters() if each.dim() > 1)
-        weight.mul_(factor)
-    found = run_unperturbed(altered, tree_map(_to_float64, list(tester.built.calls)), 0)
-    return _compute_used(reference, found.truths), _compute_width(reference)
+    module, calls = tester.reference_module, tester.built.calls
+    count = count_layers(module, calls[0])
+    has_codes = any(step is not None for step in reference.steps) or tester.recipe.quantizer
+    for layer, at in dict(zip((0, count // 2, count - 1), _LAYERS, strict=True)).items():
+        for kind in KINDS:
+            if kind == "zero point" and not has_codes:
+                continue
+
+            def is_red(size: float, kind: str = kind, layer: int = layer) -> bool | None:
+                outputs = run_with_fault(module, calls, Fault(kind, layer, size))
+                return None if outputs is None else not compare(outputs, reference).passed
+
+            size = _find_smallest_step(is_red) if kind == "zero point" else _find_smallest(is_red)
+            if size is not None:
+                yield Measurement(case.name, target, at, kind, size)
 
 
-def _to_float64(item: object) -> object:
-    is_float = isinstance(item, torch.Tensor) and item.is_floating_point()
-    return item.double() if is_float else item  # type: ignore[attr-defined]
+def _find_smallest_step(is_red: object) -> float | None:
+    for steps in (1, 2, 4, 8):
+        found = is_red(steps)  # type: ignore[operator]
+        if found is None:
+            return None
+        if found:
+            return float(steps)
+    return math.inf
 
 
-def _compute_used(reference: Reference, found: Sequence[Sequence[object]]) -> float:
-    used = 0.0
-    for oracle, bound, other in _collect_values(reference, found):
-        used = max(used, float(((other - oracle).abs() / bound).nan_to_num().max()))
-    return used
+def _find_smallest(is_red: object) -> float | None:
+    """Return the smallest power of two that is red, by halving the exponents."""
+    low, high = _SMALLEST, _LARGEST + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = is_red(2.0**middle)  # type: ignore[operator]
+        if found is None:
+            return None
+        low, high = (low, middle) if found else (middle + 1, high)
+    return math.inf if low > _LARGEST else 2.0**low
 
 
-def _compute_width(reference: Reference) -> float:
-    widths = [
-        float(bound.norm() / oracle.norm())
-        for oracle, bound, _ in _collect_values(reference, reference.oracle)
-        if bool(bound.isfinite().all()) and bool(oracle.any())
+def _worst(found: Sequence[Measurement], kind: str) -> float | None:
+    return max((each.size for each in found if each.kind == kind), default=None)
+
+
+def _describe(size: float | None) -> str:
+    if size is None:
+        return "–"
+    if math.isinf(size):
+        return "none"
+    return f"{size:.0f}" if size >= 1 else f"{size:.2g}"
+
+
+def format_table(found: Sequence[Measurement]) -> str:
+    """Format a Markdown table: median and worst of each kind, by target."""
+    lines = [
+        f"| target | {' | '.join(KINDS)} |",
+        "|---" * (len(KINDS) + 1) + "|",
     ]
-    return max(widths, default=0.0)
+    for target in dict.fromkeys(each.target for each in found):
+        cells = []
+        for kind in KINDS:
+            sizes = [each.size for each in found if (each.target, each.kind) == (target, kind)]
+            median = statistics.median_high(sizes) if sizes else None
+            worst = max(sizes, default=None)
+            cells.append("–" if not sizes else f"{_describe(median)}, {_describe(worst)}")
+        lines.append(f"| `{target}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def _collect_values(
-    reference: Reference, found: Sequence[Sequence[object]]
-) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Return oracle, bound and result of the non-empty floating outputs."""
-    return [
-        (oracle, bound, other)
-        for call in zip(reference.oracle, reference.bound, found, strict=True)
-        for oracle, bound, other in zip(*call, strict=False)
-        if isinstance(oracle, torch.Tensor)
-        and isinstance(other, torch.Tensor)
-        and bound is not None
-        and oracle.is_floating_point()
-        and oracle.numel()
-    ]
+_PAGE = """\
+# Sensitivity
+
+Read this page to see how small an error has to be to pass. Each figure is the smallest error in one
+layer that turns a cell red, as the median and the worst of the first, the middle and the last layer
+of a linear layer, a convolution, an attention, and three trained networks (MTCNN's O-Net, CREPE,
+MiniLM). `none` is an error that twice the value does not show.
+
+```sh
+python -m benchmarks.verdicts.sensitivity --write docs/sensitivity.md
+```
+
+| column | error |
+|---|---|
+| scale of the weights | all weights of a layer, relative |
+| one weight | its largest weight, relative |
+| bias | all of it, by this share of its largest element |
+| scale of the input | the layer's input, relative |
+| zero point | the layer's input, in steps of its codes |
+
+Errors are powers of two, planted in the reference's own module; its outputs are judged as those of
+a target. A target that errs by its own rounding as well is red at the same error or a smaller one.
+
+{table}
+
+- A target of 16-bit floats rounds more than a target of float32, and hides larger errors.
+- In 8 bits an error shows by the share of codes that change
+  ([numerics.md](numerics.md#sensitivity)): one weight of many changes few codes of one channel.
+- In the first layer of a deep network in 8 bits, a small error changes as many codes at the end as
+  the rounding of a few numbers near a tie.
+"""
 
 
 if __name__ == "__main__":

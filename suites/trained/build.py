@@ -1,0 +1,44 @@
+"""Make a case of a trained network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from torch import nn
+
+from harness import Case, Inputs, Metric
+
+EVERY = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*"
+"""All recipes of all backends, those that other suites do not select included."""
+
+Calls = Callable[[], Sequence[Inputs]]
+
+
+def trained(
+    name: str,
+    module: Callable[[], nn.Module],
+    judged: Calls,
+    calibration: Calls,
+    metrics: Iterable[Callable[..., float]],
+    *requires: tuple[str, ...],
+) -> Case:
+    """Make a nightly case.
+
+    Args:
+        name: ``network/inputs``.
+        module: loads the network.
+        judged: returns the inputs whose outputs are judged.
+        calibration: returns the inputs that calibrate quantizers: others, of the same kind.
+        metrics: of the task; they are reported, and limit nothing.
+        requires: requirements of the packages that hold weights and inputs.
+    """
+    return Case(
+        name,
+        lambda: (module(), judged()[0]),
+        calls=lambda: judged()[1:],
+        calibration=calibration,
+        metric=[Metric(function) for function in metrics],
+        tags=frozenset({"trained", "nightly"}),
+        targets=EVERY,
+        requires=tuple(item for group in requires for item in group),
+    )

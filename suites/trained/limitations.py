@@ -1,0 +1,40 @@
+"""Limitations of trained networks. Cases of other suites show each cause in a small program."""
+
+from __future__ import annotations
+
+from harness import Limitation, Status
+from suites.half.limitations import LIMITATIONS as HALF
+from suites.known import copy_limitation
+from suites.metal.limitations import LIMITATIONS as METAL
+from suites.models.limitations import LIMITATIONS as MODELS
+from suites.ops.limitations import LIMITATIONS as OPS
+from suites.tosa.limitations import LIMITATIONS as TOSA
+
+_CONVOLUTIONS = "mtcnn_*|crepe_tiny/*|efficientnet_lite0/*"
+
+LIMITATIONS: list[Limitation] = [
+    copy_limitation(MODELS, "metal:fp32", "resnet/tiny", _CONVOLUTIONS, target="metal:*"),
+    copy_limitation(
+        METAL,
+        "metal:fp32",
+        "scaled_dot_product_attention/head_dim_32",
+        "minilm/*",
+        target="metal:*",
+        shown_as=Status.UNSUPPORTED,
+    ),
+    copy_limitation(MODELS, "metal:fp32", "siglip/tiny", "resemblyzer/*", target="metal:*"),
+    copy_limitation(
+        OPS, "xnnpack:fp32", "prelu/shared", "mtcnn_onet/*",
+        target="xnnpack:fp32|xnnpack:fp16|xnnpack:bf16|xnnpack:int8|xnnpack:int8_per_tensor",
+    ),
+    copy_limitation(
+        HALF, "xnnpack:bf16", "half_conv/2d",
+        f"{_CONVOLUTIONS}|fcpe/*|silero_vad/*",
+        error="xnn_status_invalid_parameter",
+    ),
+    copy_limitation(HALF, "xnnpack:fp16", "half_norm/wide_layer", "minilm/*|fcpe/*"),
+    copy_limitation(
+        TOSA, "tosa:int16", "int16_add/one_outlier", f"{_CONVOLUTIONS}|fcpe/*|silero_vad/*"
+    ),
+    copy_limitation(TOSA, "tosa:int16", "int16_rsqrt/small_variances", "minilm/*"),
+]  # fmt: skip
