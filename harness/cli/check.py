@@ -290,5 +290,7 @@ def _cell_arguments(request: CheckRequest, cell: str) -> str:
     """Arguments of ``conform trace`` and ``conform reduce`` that select a cell of a check."""
     words = [request.source, "--target", str(split_cell_id(cell)[1])]
     words += [word for file in request.inputs[:1] for word in ("--inputs", file)]
+    words += [word for file in request.calibrate for word in ("--calibrate", file)]
+    words += [word for name in request.keep_float for word in ("--keep-float", name)]
     words += ["--seed", str(request.seed)] if request.seed else []
     return shlex.join(words)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from harness.model.case import Case
+    from harness.model.recipe import Recipe
     from harness.record.target import Target
     from harness.tracing.reduce import ReducedProgram
     from harness.tracing.trace_result import Found, TracedNode
@@ -34,6 +37,45 @@ _INPUTS = click.option(
     metavar="FILE",
     help="Call that SOURCE with the inputs in this file (see conform check).",
 )
+_CALIBRATE = click.option(
+    "--calibrate",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Calibrate a quantizer of that SOURCE with these inputs; repeatable.  [default: --inputs]",
+)
+_KEEP_FLOAT = click.option(
+    "--keep-float",
+    multiple=True,
+    metavar="MODULE",
+    help="Leave a module of that SOURCE in float; repeatable.",
+)
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """The options for a user's model, as ``conform check`` has them.
+
+    Attributes:
+        target: its target; None for a cell of a suite.
+        inputs: the file of its inputs.
+        calibrate: the files of inputs that calibrate a quantizer.
+        keep_float: names of modules that a quantizer leaves in float.
+    """
+
+    target: str | None
+    inputs: Path | None
+    calibrate: Sequence[Path]
+    keep_float: Sequence[str]
+
+    def list_words(self) -> list[tuple[str, object]]:
+        """Return the options as they are typed."""
+        return [
+            *([("--target", self.target)] if self.target is not None else []),
+            *([("--inputs", self.inputs)] if self.inputs is not None else []),
+            *(("--calibrate", each) for each in self.calibrate),
+            *(("--keep-float", each) for each in self.keep_float),
+        ]
 
 
 @click.command()
@@ -43,6 +85,8 @@ _INPUTS = click.option(
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS
+@_CALIBRATE
+@_KEEP_FLOAT
 @click.option("--all-nodes", is_flag=True, help="Check every node, also of a green cell.")
 @click.option(
     "--taps",
@@ -61,6 +105,8 @@ def trace(
     suites: Path,
     target: str | None,
     inputs: Path | None,
+    calibrate: Sequence[Path],
+    keep_float: Sequence[str],
     all_nodes: bool,
     taps: int,
     as_json: bool,
@@ -79,11 +125,13 @@ def trace(
     from harness.tracing.trace import trace as find
 
     seed = choose_seed(cell, folder, seed)
-    case, on = find_subject(cell, suites, target, inputs, seed)
+    options = ModelOptions(target, inputs, calibrate, keep_float)
+    case, on, recipe = find_subject(cell, suites, options, seed)
     with progress() as say:
         found = find(
-            case, on, seed=seed, all_nodes=all_nodes, taps=taps, on_progress=say, isolate=True
-        )
+            case, on, seed=seed, recipe=recipe, all_nodes=all_nodes, taps=taps,
+            on_progress=say, isolate=True,
+        )  # fmt: skip
     if save is not None:
         from reports import output
 
@@ -91,7 +139,7 @@ def trace(
     if as_json:
         click.echo(found.to_json())
     else:
-        print_trace(found, Console(), _cell_arguments(cell, target, inputs, seed, suites))
+        print_trace(found, Console(), _cell_arguments(cell, options, seed, suites))
     sys.exit(1 if found.problem is not None else 0)
 
 
@@ -102,6 +150,8 @@ def trace(
 @SUITE_FOLDER
 @_TARGET
 @_INPUTS
+@_CALIBRATE
+@_KEEP_FLOAT
 @SCRIPT
 @SPEED
 def reduce(
@@ -111,6 +161,8 @@ def reduce(
     suites: Path,
     target: str | None,
     inputs: Path | None,
+    calibrate: Sequence[Path],
+    keep_float: Sequence[str],
     script: Path | None,
     speed: bool,
 ) -> None:
@@ -126,9 +178,10 @@ def reduce(
     from harness.tracing.reduce import reduce as shrink
 
     seed = choose_seed(cell, folder, seed)
-    case, on = find_subject(cell, suites, target, inputs, seed)
+    options = ModelOptions(target, inputs, calibrate, keep_float)
+    case, on, recipe = find_subject(cell, suites, options, seed)
     with progress() as say:
-        reduced = shrink(case, on, seed, on_progress=say)
+        reduced = shrink(case, on, seed, recipe=recipe, on_progress=say)
     print_reduced(reduced, Console())
     if script is not None:
         about = [
@@ -148,27 +201,29 @@ def reduce(
 
 
 def find_subject(
-    name: str, suites: Path, target: str | None, inputs: Path | None, seed: int
-) -> tuple[Case, Target]:
-    """Return the case and the target of a cell, or of a user's model where a target is given.
+    name: str, suites: Path, options: ModelOptions, seed: int
+) -> tuple[Case, Target, Recipe | None]:
+    """Return the case and the target of a cell, or of a user's model where a target is given, and
+    the recipe that replaces the target's, if one does.
 
     Raises:
-        UsageError: inputs are given for a cell, which has its own; or there is no such model.
+        UsageError: options for a model are given for a cell; or there is no such model or module.
         UnknownTarget: no such target.
         UnknownCell: no suite has the case.
     """
-    if target is None:
-        if inputs is not None:
-            raise UsageError("--inputs applies to a model; name its target with --target")
-        return find_cell(name, suites)
-    from harness.checking import cases, model_sources
+    if options.target is None:
+        for option, _ in options.list_words():
+            raise UsageError(f"{option} applies to a model; name its target with --target")
+        return *find_cell(name, suites), None
+    from harness.checking import cases, custom_recipe, model_sources
     from harness.model.selection import parse_targets
 
-    (on,) = parse_targets([target])
-    files = [] if inputs is None else [inputs]
-    return cases.plan_cases(model_sources.load_model(name, files, seed=seed), seed=seed).cases[
-        0
-    ], on
+    (on,) = parse_targets([options.target])
+    files = [] if options.inputs is None else [options.inputs]
+    subject = model_sources.load_model(name, files, options.calibrate, seed=seed)
+    custom_recipe.check_module_names(subject.module, options.keep_float)
+    recipe = custom_recipe.RecipeChanges(keep_float=options.keep_float).change(on)
+    return cases.plan_cases(subject, seed=seed).cases[0], on, recipe
 
 
 def find_cell(cell: str, suites: Path) -> tuple[Case, Target]:
@@ -246,17 +301,14 @@ def print_reduced(reduced: ReducedProgram, console: Console) -> None:
     console.print(f"{reduced.programs} programs tried")
 
 
-def _cell_arguments(
-    cell: str, target: str | None, inputs: Path | None, seed: int, suites: Path
-) -> str:
+def _cell_arguments(cell: str, given: ModelOptions, seed: int, suites: Path) -> str:
     """Return the arguments that name a cell, or a model on a target, to another command."""
     import shlex
 
     from harness.cli.common import SUITES
 
     options: list[tuple[str, object]] = [
-        *([("--target", target)] if target is not None else []),
-        *([("--inputs", inputs)] if inputs is not None else []),
+        *given.list_words(),
         *([("--seed", seed)] if seed else []),
         *([("--suites", suites)] if suites != SUITES else []),
     ]
