@@ -39,7 +39,7 @@ class Precision:
         step: error of one requantization in quantization steps.
         requantization: how far the number that a requantization rounds is from exact, in steps;
             0 where that is not known. Codes are then judged one by one only
-            (:mod:`harness.numerics.requantization`).
+            (:mod:`harness.numerics.formats.code_errors`).
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """

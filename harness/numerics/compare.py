@@ -11,12 +11,12 @@ import torch
 
 from harness.execution.interface import Interface, ValuePosition
 from harness.execution.program import TensorSpec
+from harness.numerics.formats.code_errors import CodeErrors
 from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.numerics.metrics.differences import Difference, ErrorSummary, compute_largest_error
 from harness.numerics.metrics.error_patterns import describe_pattern
 from harness.numerics.metrics.severity import classify_severity
 from harness.numerics.oracle import Reference
-from harness.numerics.requantization import CodeErrors
 from harness.numerics.unperturbed import as_real_tensor
 from harness.record import severity as severities
 from harness.record.cell import Numerics

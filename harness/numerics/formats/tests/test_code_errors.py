@@ -10,7 +10,7 @@ import torch
 from harness import Case, Tester
 from harness.model.precision import Precision
 from harness.numerics.compare import Verdict, compare
-from harness.numerics.requantization import CodeErrors
+from harness.numerics.formats.code_errors import CodeErrors
 
 TARGETS = ("xnnpack:int8", "tosa:int")
 

@@ -5,21 +5,17 @@ target returns another code only near a tie. The bound of an element has to allo
 every requantization on the way, because any element may be near a tie. Most are not: the root mean
 square of the errors is far smaller, and shows a fault that changes all codes a little.
 
-Its limit comes from runs of their own (:class:`RequantizedMode`), in which every requantization
-rounds a number that is off by ``Precision.requantization`` steps. docs/numerics.md derives it.
+Its limit comes from runs of their own (``RequantizedMode`` of
+:mod:`harness.numerics.perturbation`), in which every requantization rounds a number that is off by
+``Precision.requantization`` steps. docs/numerics.md derives it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import torch
-
-from harness.numerics.error_model.terms import Args, Kwargs
-from harness.numerics.operators import Operator, OperatorMode
-from harness.numerics.perturbation import PerturbedMode
 
 # The largest of four runs, whose errors vary from run to run, is this much below the limit.
 _SAFETY = 2.0
@@ -27,34 +23,6 @@ _SAFETY = 2.0
 _CODES, _SHARE = 4, 0.02
 # Elements of a slice that is judged by itself: the codes above are then at most 8 % of it.
 _LEAST_ELEMENTS = 48
-
-
-class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
-    """A float64 run in which only numbers near a tie are requantized to a neighbouring code."""
-
-    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
-        """Quantize numbers that are off by ``Precision.requantization`` steps."""
-        scale = _get_scales(operator.name, args)
-        if scale is None:
-            return super().quantize(operator, args, kwargs)
-        if self.is_quantized_by_program(operator, args):
-            return OperatorMode.quantize(self, operator, args, kwargs)
-        self._has_requantized = True
-        off = self.noise.draw_signs(args[0].shape) * self.precision.requantization
-        moved = args[0].double() + off * scale
-        return OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
-
-
-def _get_scales(name: str, args: tuple[Any, ...]) -> torch.Tensor | float | None:
-    """Return the scale of each element, to be broadcast; None where it is chosen at run time."""
-    if name == "quantize_per_tensor" and isinstance(args[1], float):
-        return float(args[1])
-    if name != "quantize_per_channel":
-        return None
-    sizes = [1] * args[0].dim()
-    sizes[args[3]] = -1
-    scales: torch.Tensor = args[1]
-    return scales.double().reshape(sizes)
 
 
 class CodeErrors:
