@@ -38,7 +38,15 @@ FP_PRECISION = Precision(
     # A division is RECIPROCAL (one unit, or two roundings) and MUL.
     division_roundings=3.0,
 )
-INT_PRECISION = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+# RESCALE takes a multiplier of 31 bits, and a sum of int8 products is exact. Arm fuses a RESCALE to
+# int8 and the next one to int32 between sums (FuseConsecutiveRescalesPass), and rescales the
+# operands of a maximum or minimum before it: programs with these are up to half a step off.
+INT_PRECISION = Precision(
+    safety=2.0,
+    samples=16,
+    requantization=2.0**-8,
+    fused_requantizations=frozenset("add sub rsub neg maximum minimum".split()),
+)
 
 # A sum of products of int16 and int8 has 48 bits, and a RESCALE of 48 bits takes a multiplier of 15
 # bits (_compute_multiplier_and_shift in Arm's op_tosa_rescale.py, scale_width 16): between 2^14 and

@@ -40,6 +40,9 @@ class Precision:
         requantization: how far the number that a requantization rounds is from exact, in steps;
             0 where that is not known. Codes are then judged one by one only
             (:mod:`harness.numerics.formats.code_errors`).
+        fused_requantizations: operations, by ATen name, between which the target may leave out a
+            requantization, or make one more: programs with one have a ``requantization`` of half a
+            step.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """
@@ -54,6 +57,7 @@ class Precision:
     running_means: bool = False
     step: float = 1.0
     requantization: float = 0.0
+    fused_requantizations: frozenset[str] = frozenset()
     safety: float = 4.0
     samples: int = 8
 

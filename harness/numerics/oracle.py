@@ -187,7 +187,7 @@ def _add_requantized_runs(
         return []
     codes = [
         [
-            None if step is None else CodeErrors(truth, step)
+            CodeErrors(truth, step) if step and isinstance(truth, torch.Tensor) else None
             for truth, step in zip(values, exact.steps, strict=False)
         ]
         for values in exact.truths

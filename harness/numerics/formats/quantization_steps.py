@@ -21,7 +21,7 @@ def output_steps(graph: GraphModule) -> list[float | None]:
         codes with one scale.
     """
     returned = tree_leaves(graph.graph.output_node().args[0])
-    return [_step(leaf) for leaf in returned if isinstance(leaf, Node)]
+    return [_step(leaf) if isinstance(leaf, Node) else None for leaf in returned]
 
 
 def _step(node: Node) -> float | None:

@@ -37,6 +37,8 @@ def choose_precision(
     precision = recipe.precision
     if isinstance(module, torch.fx.GraphModule) and any(map(_chooses_scale, module.graph.nodes)):
         precision = replace(precision, samples=max(precision.samples, _RUNS_WITH_CHOSEN_SCALES))
+    if precision.requantization and _has_any(module, precision.fused_requantizations):
+        precision = replace(precision, requantization=0.5)
     if delegation is None:
         return precision
     left, taken = map(_base_names, (delegation.undelegated_ops, delegation.delegated_ops))
@@ -69,6 +71,17 @@ def choose_float_precision(recipe: Recipe) -> Precision:
 def add_runs(precision: Precision) -> Precision:
     """The same model with more runs, by which errors a little beyond their bound are judged."""
     return replace(precision, samples=max(precision.samples, _RUNS_OF_A_RECHECK))
+
+
+def _has_any(module: torch.nn.Module | None, names: frozenset[str]) -> bool:
+    """Whether a graph has a call of one of the operators, by base name."""
+    if not names or not isinstance(module, torch.fx.GraphModule):
+        return False
+    return any(
+        base_name(node.target) in names
+        for node in module.graph.nodes
+        if getattr(node.target, "_schema", None) is not None
+    )
 
 
 def _chooses_scale(node: torch.fx.Node) -> bool:
