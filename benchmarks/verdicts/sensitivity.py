@@ -231,6 +231,8 @@ a target. A target that errs by its own rounding as well is red at the same erro
   the rounding of a few numbers near a tie.
 - Outputs that end in a float operator, as those of CREPE and Silero on XNNPACK, have no codes to
   count: there only the bound of each element decides, and an error in the first layer may hide.
+- Programs with sums, maxima or minima on TOSA in 8 bits (four of the six) have a limit of codes of
+  about one and a half steps, because Arm fuses requantizations there.
 """
 
 
