@@ -77,7 +77,8 @@ def store_biases(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         scale = _find_scale_of_sum(stored, node)
         if scale is None:
             continue
-        bias: torch.Tensor = attrgetter(str(node.all_input_nodes[2].target))(stored)
+        arguments: Any = node.args
+        bias: torch.Tensor = attrgetter(arguments[2].target)(stored)
         codes = (bias.detach().double() / scale).round().clamp(-(2**31), 2**31 - 1)
         name = f"{node.name}_stored_bias"
         stored.register_buffer(name, (codes * scale).to(bias.dtype))

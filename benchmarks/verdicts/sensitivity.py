@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,6 +37,8 @@ from suites.trained import images, pitch, voices
 
 # Errors are tried in powers of two, from 2 times the value down.
 _LARGEST, _SMALLEST = 1, -22
+_IsRed = Callable[[float], bool | None]
+"""Whether an error of a size is red; None if the layer has no such operand."""
 _LAYERS = ("first", "middle", "last")
 
 
@@ -148,9 +150,9 @@ def measure(case: Case, target: Target) -> Iterator[Measurement]:
                 yield Measurement(case.name, target, at, kind, size)
 
 
-def _find_smallest_step(is_red: object) -> float | None:
+def _find_smallest_step(is_red: _IsRed) -> float | None:
     for steps in (1, 2, 4, 8):
-        found = is_red(steps)  # type: ignore[operator]
+        found = is_red(steps)
         if found is None:
             return None
         if found:
@@ -158,12 +160,12 @@ def _find_smallest_step(is_red: object) -> float | None:
     return math.inf
 
 
-def _find_smallest(is_red: object) -> float | None:
+def _find_smallest(is_red: _IsRed) -> float | None:
     """Return the smallest power of two that is red, by halving the exponents."""
     low, high = _SMALLEST, _LARGEST + 1
     while low < high:
         middle = (low + high) // 2
-        found = is_red(2.0**middle)  # type: ignore[operator]
+        found = is_red(2.0**middle)
         if found is None:
             return None
         low, high = (low, middle) if found else (middle + 1, high)

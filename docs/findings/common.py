@@ -96,6 +96,39 @@ def run(module: torch.nn.Module, inputs: tuple[Any, ...], *partitioners: Any) ->
     return execute(bytes(lower(module, inputs, *partitioners).to_executorch().buffer), inputs)
 
 
+def run_quantized_on_tosa(
+    module: torch.nn.Module, inputs: tuple[Any, ...], specification: str, configuration: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Quantize with Arm's quantizer and run the program on TOSA's reference model.
+
+    Args:
+        module: returns one tensor.
+        inputs: they calibrate the quantizer and are run.
+        specification: of TOSA, such as ``TOSA-1.0+INT``.
+        configuration: of the quantizer.
+
+    Returns:
+        The outputs of the quantized graph and of the program.
+    """
+    from executorch.backends.arm.quantizer import TOSAQuantizer
+    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    target = TosaCompileSpec(specification)
+    quantizer = TOSAQuantizer(target).set_global(configuration)
+    prepared = prepare_pt2e(torch.export.export(module, inputs).module(), quantizer)
+    prepared(*inputs)
+    quantized = convert_pt2e(prepared)
+    edge = to_edge_transform_and_lower(
+        torch.export.export(quantized, inputs), partitioner=[TOSAPartitioner(target)]
+    )
+    with TosaReferenceModelDispatch():
+        observed = edge.exported_program().module()(*inputs)
+    return quantized(*inputs), observed
+
+
 def _versions() -> str:
     named = []
     for package in ("torch", "executorch", "torchao", "mlx"):

@@ -3,7 +3,7 @@
 import torch
 from common import Observation, main
 
-# A million values, of which three are large: 1e-5 of all, the observer's first step, is ten.
+# A million values and three large ones. The observer's first step leaves out 1e-5 of all: ten.
 VALUES = torch.cat([torch.linspace(-1.0, 1.0, 1_000_000), torch.tensor([4.0, 4.0, 4.0])])
 
 

@@ -1,8 +1,7 @@
 """Arm's 16-bit quantizer and tables: a function of small values is interpolated in one segment."""
 
 import torch
-from common import Observation, main
-from executorch.exir import to_edge_transform_and_lower
+from common import Observation, main, run_quantized_on_tosa
 
 X = torch.linspace(0.0022, 0.03, 8)[None]  # variances of a LayerNorm
 
@@ -13,27 +12,10 @@ class Root(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.arm.quantizer import (
-        TOSAQuantizer,
-        get_symmetric_a16w8_quantization_config,
-    )
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from executorch.backends.arm.quantizer import get_symmetric_a16w8_quantization_config
 
-    specification = TosaCompileSpec("TOSA-1.0+INT+int16")
     configuration = get_symmetric_a16w8_quantization_config()
-    quantizer = TOSAQuantizer(specification).set_global(configuration)
-    prepared = prepare_pt2e(torch.export.export(Root(), (X,)).module(), quantizer)
-    prepared(X)
-    quantized = convert_pt2e(prepared)
-    edge = to_edge_transform_and_lower(
-        torch.export.export(quantized, (X,)), partitioner=[TOSAPartitioner(specification)]
-    )
-    with TosaReferenceModelDispatch():
-        observed = edge.exported_program().module()(X)
-    expected = quantized(X)
+    expected, observed = run_quantized_on_tosa(Root(), (X,), "TOSA-1.0+INT+int16", configuration)
     return Observation(
         [round(value, 3) for value in expected.flatten().tolist()],
         [round(value, 3) for value in observed.flatten().tolist()],

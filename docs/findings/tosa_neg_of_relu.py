@@ -1,8 +1,7 @@
 """Arm's quantizer gives a negation another scale than its input, and NEGATE has none."""
 
 import torch
-from common import Observation, main
-from executorch.exir import to_edge_transform_and_lower
+from common import Observation, main, run_quantized_on_tosa
 
 X = torch.linspace(-2.0, 2.0, 9)[None]
 
@@ -13,26 +12,10 @@ class Negated(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.arm.quantizer import (
-        TOSAQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from executorch.backends.arm.quantizer import get_symmetric_quantization_config
 
-    specification = TosaCompileSpec("TOSA-1.0+INT")
-    quantizer = TOSAQuantizer(specification).set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(Negated(), (X,)).module(), quantizer)
-    prepared(X)
-    quantized = convert_pt2e(prepared)
-    edge = to_edge_transform_and_lower(
-        torch.export.export(quantized, (X,)), partitioner=[TOSAPartitioner(specification)]
-    )
-    with TosaReferenceModelDispatch():
-        observed = edge.exported_program().module()(X)
-    expected = quantized(X)
+    configuration = get_symmetric_quantization_config()
+    expected, observed = run_quantized_on_tosa(Negated(), (X,), "TOSA-1.0+INT", configuration)
     step = 4 / 255  # of the input; that of the output is half of it
     return Observation(
         [round(value, 3) for value in expected.flatten().tolist()],

@@ -300,7 +300,7 @@ def _describe_problem(
 def _describe_codes(
     differing: int, errors: ErrorSummary, size: float, limit: float, where: str
 ) -> str:
-    """Describe codes of which each is within its bound, and which are wrong together."""
+    """Describe wrong codes where no single code exceeds its bound."""
     return (
         f"{differing} of {errors.elements} codes are not the quantized graph's, more than rounding "
         f"explains: an error of {size:.3g} steps in the root mean square"

@@ -93,9 +93,8 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     elements outside their bounds. ``severity`` grades an output that does not conform. ``eager_*``
     compare with eager in the recipe's dtype, ``model_sqnr_db`` with the float model before
     quantization. ``max_steps`` is the largest error in quantization steps of the output, where the
-    quantized graph ends in a quantized value. ``rms_steps`` is the root mean square of its errors,
-    over the tensor or the slice that uses most of ``rms_steps_limit``; if that share is larger,
-    ``bound_used`` is it.
+    quantized graph ends in a quantized value. ``rms_steps`` is the root mean square of the errors
+    of the tensor or slice that uses most of ``rms_steps_limit``; ``bound_used`` is at least that.
 
     ``role`` is ``output``, or ``input`` for an input that the program changes; ``output`` is then
     the input's position. ``dtype`` names a Python type where a program returns a number. ``name``

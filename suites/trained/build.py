@@ -9,7 +9,7 @@ from torch import nn
 from harness import Case, Inputs, Metric
 
 EVERY = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*"
-"""All recipes of all backends, those that other suites do not select included."""
+"""All recipes of all backends, also those that no other suite selects."""
 
 Calls = Callable[[], Sequence[Inputs]]
 

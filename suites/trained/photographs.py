@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import torch
 from PIL import Image
@@ -13,6 +15,7 @@ REQUIRED = pin("scikit-image", "scikit-learn")
 _FOLDERS = {"china.jpg": "sklearn/datasets/images", "flower.jpg": "sklearn/datasets/images"}
 
 
+@functools.cache
 def load_photograph(name: str) -> Image.Image:
     """Return a photograph by its file name, in RGB."""
     path = find_file(f"{_FOLDERS.get(name, 'skimage/data')}/{name}")

@@ -35,9 +35,10 @@ def choose_precision(
         module: the module of the reference.
     """
     precision = recipe.precision
-    if isinstance(module, torch.fx.GraphModule) and any(map(_chooses_scale, module.graph.nodes)):
+    operators = _list_operators(module)
+    if any(name.startswith("choose_qparams") for name in operators):
         precision = replace(precision, samples=max(precision.samples, _RUNS_WITH_CHOSEN_SCALES))
-    if precision.requantization and _has_any(module, precision.fused_requantizations):
+    if precision.requantization and precision.fused_requantizations & operators:
         precision = replace(precision, requantization=0.5)
     if delegation is None:
         return precision
@@ -73,20 +74,15 @@ def add_runs(precision: Precision) -> Precision:
     return replace(precision, samples=max(precision.samples, _RUNS_OF_A_RECHECK))
 
 
-def _has_any(module: torch.nn.Module | None, names: frozenset[str]) -> bool:
-    """Whether a graph has a call of one of the operators, by base name."""
-    if not names or not isinstance(module, torch.fx.GraphModule):
-        return False
-    return any(
-        base_name(node.target) in names
+def _list_operators(module: torch.nn.Module | None) -> set[str]:
+    """Return the base names of the operators that a graph calls; empty for other modules."""
+    if not isinstance(module, torch.fx.GraphModule):
+        return set()
+    return {
+        base_name(node.target)
         for node in module.graph.nodes
         if getattr(node.target, "_schema", None) is not None
-    )
-
-
-def _chooses_scale(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and base_name(node.target).startswith("choose_qparams")
+    }
 
 
 def get_semantics(recipe: Recipe) -> OperatorSemantics:
