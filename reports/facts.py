@@ -276,6 +276,12 @@ def metrics(cell: Cell) -> str:
     return "; ".join(str(metric) for metric in cell.metrics)
 
 
+def degradation(cell: Cell) -> str:
+    """Why a pass is a degraded one; empty if it is not."""
+    found = [quality(cell)] if cell.quality is not None and cell.quality.is_degraded else []
+    return "; ".join([*found, *(str(metric) for metric in cell.metrics if metric.is_degraded)])
+
+
 def quality_parts(cell: Cell) -> list[tuple[str, ...]]:
     """The roundings of a quantizer that cost most, worst first, as rows of :data:`QUALITY_HEAD`."""
     parts = [] if cell.quality is None else cell.quality.parts

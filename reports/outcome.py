@@ -119,8 +119,9 @@ _TEXTS = {
     CellOutcome.DEGRADED: (
         "passed, degraded",
         "◐",
-        "the backend computed the quantized graph, but quantization took it far from the float "
-        "model: its error is more than twice what its number of roundings explains",
+        "the backend computed the graph, but the model no longer does its job: the error of "
+        "quantization is more than twice what its roundings explain, or more than half of the "
+        "output; or a metric is beyond the limit of its case",
     ),
     CellOutcome.VACUOUS: (
         "vacuous pass",

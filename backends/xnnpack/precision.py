@@ -24,9 +24,9 @@ STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-8)
 DYNAMIC = Precision(samples=16)
 
 # The delegate stores the scale of each group of a 4-bit weight, and of a row, in bfloat16
-# (NodeVisitor.get_quant_params in operators/node_visitor.py): 2^15 units of float32, common to the
-# group. A module may bring such weights to the float recipe.
-FLOAT32 = Precision(scale_roundings=2.0**15)
+# (NodeVisitor.get_quant_params in operators/node_visitor.py). Its unit roundoff, 2^-8, is 2^16 of
+# float32's; the error is common to the group. A module may bring such weights to the float recipe.
+FLOAT32 = Precision(scale_roundings=2.0**16)
 
 # A row's int8 codes are the graph's, except at ties: both choose a scale for each row
 # (xnn_compute_f32_qx8_convert in src/operator-run.c). Groups are summed in integers, scaled, and

@@ -13,6 +13,7 @@ from harness.checking import named_objects
 from harness.errors import UsageError
 from harness.model import registry
 from harness.model.recipe import Recipe
+from harness.pipeline.quantization.converted_layers import convert_others
 from harness.pipeline.stages import Pass
 from harness.record.target import Target
 
@@ -89,6 +90,12 @@ class RecipeChanges:
         make, keep = recipe.quantizer, recipe.keep_float
         if not self.keep_float or (make is None and recipe.quantize_weights is None):
             return recipe
+        if recipe.quantize_weights is not None:
+            convert = recipe.quantize_weights
+            return replace(
+                recipe,
+                quantize_weights=lambda module: convert_others(module, convert, self.keep_float),
+            )
         if make is None or keep is None:
             raise UsageError(f"{target} cannot leave modules in float (--keep-float)")
         return replace(recipe, quantizer=lambda: keep(make(), self.keep_float))

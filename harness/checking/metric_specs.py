@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from harness.checking import named_objects
 from harness.errors import UsageError
@@ -14,6 +15,8 @@ _SPEC = re.compile(r"(?P<name>[^<>=]+?)\s*(?:(?P<side>[<>]=)\s*(?P<limit>[-+.\de
 
 def parse_metric(spec: str) -> Metric:
     """Return the metric that a spec names.
+
+    A name may be that of a :class:`harness.Metric`; a limit in the spec replaces its limits.
 
     Raises:
         UsageError: there is no such metric or function, or the limit is no number.
@@ -34,11 +37,19 @@ def parse_metric(spec: str) -> Metric:
         raise UsageError(
             f"there is no metric {name!r}; give one of {', '.join(BY_NAME)}, or FILE.py:FUNCTION"
         )
-    if not callable(function):
-        raise UsageError(f"--metric {name} is of type {type(function).__name__}, not a function")
-    return Metric(
-        function,
-        name.rpartition(":")[2],
+    if isinstance(function, Metric):
+        metric = function
+    elif callable(function):
+        metric = Metric(function, name.rpartition(":")[2])
+    else:
+        raise UsageError(
+            f"--metric {name} is of type {type(function).__name__}, not a function or a "
+            "harness.Metric"
+        )
+    if number is None:
+        return metric
+    return replace(
+        metric,
         at_least=number if side == ">=" else None,
         at_most=number if side == "<=" else None,
     )

@@ -81,7 +81,8 @@ _PROGRAMS = "programs"
     multiple=True,
     metavar="NAME",
     help="Compute a metric: top1, top5, cosine, rank, edit_distance, iou, cents or "
-    "FILE.py:FUNCTION. NAME>=0.9 or NAME<=3 makes a target beyond it red. Repeatable.",
+    "FILE.py:NAME, a function or a harness.Metric. NAME>=0.9 or NAME<=3 makes a target beyond it "
+    "red. Repeatable.",
 )
 @click.option(
     "--reach-sqnr",

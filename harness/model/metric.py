@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,24 +21,34 @@ class Metric:
     """A metric of a case.
 
     It is computed for the float model, for the quantized graph where there is one, and for the
-    target. Where a limit is given and the target's figure is beyond it, the cell fails at stage
-    ``metric``.
+    target. Beyond ``at_least`` or ``at_most``, the cell fails at stage ``metric``. Beyond
+    ``degraded_below`` or ``degraded_above``, a cell that passes is a degraded pass.
 
     Attributes:
         function: computes the figure.
         name: its name; by default that of the function.
-        at_least: the least figure that is good enough; None for no limit.
+        at_least: the least figure that passes; None for no limit.
         at_most: the greatest; likewise.
+        degraded_below: the least figure of a model that still does its job; likewise.
+        degraded_above: the greatest; likewise.
+
+    Raises:
+        CaseError: ``function`` is no function, or a limit is NaN.
     """
 
     function: MetricFunction
     name: str = ""
     at_least: float | None = None
     at_most: float | None = None
+    degraded_below: float | None = None
+    degraded_above: float | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise CaseError(f"a metric is a function of two lists of outputs, not {self.function}")
+        for limit in ("at_least", "at_most", "degraded_below", "degraded_above"):
+            if (value := getattr(self, limit)) is not None and math.isnan(value):
+                raise CaseError(f"{limit} of a metric is NaN, which no figure is within")
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "metric"))
 

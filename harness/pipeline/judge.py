@@ -24,6 +24,7 @@ from harness.pipeline.artifacts import RunArtifact
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes
 from harness.pipeline.dynamic_sizes.refused_size import find_refused_size
 from harness.pipeline.program_statistics import Stopwatch
+from harness.pipeline.quantization.converted_layers import ConvertedLayers
 from harness.pipeline.quantization.form_checks import FormChecks
 from harness.pipeline.reference.alterations import AlterationCheck
 from harness.pipeline.reference.assumed_precision import (
@@ -34,7 +35,7 @@ from harness.pipeline.reference.assumed_precision import (
 from harness.pipeline.reference.calls import add_observing_call, writes_state
 from harness.pipeline.stages import flatten
 from harness.record.cell import PassProperty
-from harness.record.evidence import MetricValue
+from harness.record.evidence import MetricValue, Quality
 from harness.vendors.torch import tree_leaves
 
 
@@ -121,6 +122,21 @@ class ExecutionStages(FormChecks):
         self._artifacts.put("compare", verdict)
         return self
 
+    def measure_weight_quality(self) -> Quality | None:
+        """Compare the model whose weights were quantized before export with the float model.
+
+        After :meth:`run`. None where the recipe quantizes no weights, or outputs are random.
+        """
+        converted, convert = self._artifacts.quantize_weights, self.recipe.quantize_weights
+        if converted is None or convert is None or self.case.random_outputs:
+            return None
+        calls = self._artifacts.need("run", "measure_weight_quality").calls
+        model = self.built.module
+        with self._stage("reference"):
+            layers = ConvertedLayers(model, converted, convert, self._runs.seed)
+            returned, expected = self._runs(self.reference_module, calls), self._runs(model, calls)
+            return layers.measure(returned, expected, self._quality_options, calls)
+
     def measure_metrics(self) -> list[MetricValue]:
         """Compute the metrics of the case; after :meth:`run`. Empty if it has none.
 
@@ -151,6 +167,8 @@ class ExecutionStages(FormChecks):
                     else float(metric.function(quantized, wanted)),
                     at_least=metric.at_least,
                     at_most=metric.at_most,
+                    degraded_below=metric.degraded_below,
+                    degraded_above=metric.degraded_above,
                 )
                 for metric in self.case.metrics
             ]

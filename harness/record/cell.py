@@ -338,8 +338,10 @@ class Cell(msgspec.Struct, kw_only=True):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the quantized graph is too far from the float model; False if not measured."""
-        return self.quality is not None and self.quality.is_degraded
+        """Whether the model no longer does its job: its quantized graph is too far from the float
+        model, or a metric is beyond its limit. False where neither was measured."""
+        far = self.quality is not None and self.quality.is_degraded
+        return far or any(metric.is_degraded for metric in self.metrics)
 
     @property
     def conclusive_share(self) -> float | None:

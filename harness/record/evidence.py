@@ -58,11 +58,15 @@ DEGRADED_BELOW_DB = 6.0
 """A quantized graph is degraded if its SQNR is lower than expected by more than this: its error is
 more than twice the expected one."""
 
+LEAST_SQNR_DB = 6.0
+"""Below this SQNR, a quantized graph is degraded whatever is expected: its error is more than half
+of its output, in the root mean square."""
+
 
 class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
     """A metric of a cell: the figure of the float ``model``, of the ``quantized`` graph (None where
-    there is none) and the ``value`` on the target with
-    its limits; None for no limit."""
+    there is none) and the ``value`` on the target, with the limits of
+    :class:`harness.model.metric.Metric`."""
 
     name: str
     model: float
@@ -70,11 +74,20 @@ class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
     quantized: float | None = None
     at_least: float | None = None
     at_most: float | None = None
+    degraded_below: float | None = None
+    degraded_above: float | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether the target is within its limits. NaN is within none."""
-        least, most = self.at_least, self.at_most
+        """Whether the target is within ``at_least`` and ``at_most``. NaN is within no limit."""
+        return self._is_within(self.at_least, self.at_most)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the target is beyond ``degraded_below`` or ``degraded_above``, as NaN is."""
+        return not self._is_within(self.degraded_below, self.degraded_above)
+
+    def _is_within(self, least: float | None, most: float | None) -> bool:
         return (least is None or self.value >= least) and (most is None or self.value <= most)
 
     def __str__(self) -> str:
@@ -82,6 +95,9 @@ class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
         limits = [f"at least {self.at_least:g}"] if self.at_least is not None else []
         limits += [f"at most {self.at_most:g}"] if self.at_most is not None else []
         limit = f"; {' and '.join(limits)} is required" if limits else ""
+        if self.is_degraded:
+            side = "below" if self.degraded_below is not None else "above"
+            limit += f"; degraded {side} {getattr(self, f'degraded_{side}'):g}"
         return f"{self.name} is {self.value:.4g} ({self.model:.4g} in the model{graph}){limit}"
 
 
@@ -130,5 +146,6 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the graph is farther from its model than its number of roundings explains."""
-        return self.sqnr_db < self.expected_db - DEGRADED_BELOW_DB
+        """Whether the graph is farther from its model than its number of roundings explains, or
+        so far that its error is more than half of its output."""
+        return self.sqnr_db < max(self.expected_db - DEGRADED_BELOW_DB, LEAST_SQNR_DB)

@@ -34,11 +34,18 @@ class OutputFacts(msgspec.Struct, frozen=True, kw_only=True):
     model_sqnr_db: float | None = None
 
 
+class MetricFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of a cell: the figure of the float model, and of the target."""
+
+    model: float
+    value: float
+
+
 class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One cell in a comparison. ``seconds`` is None in a baseline without times and for a result
     of an earlier run, which ``cached`` names; ``error`` and ``limitation`` are one line each.
     ``quality_db`` is the SQNR of the quantized graph against the float model, in dB; None where it
-    was not measured."""
+    was not measured. ``metrics`` are those of the case, by name."""
 
     case: str
     target: str
@@ -63,6 +70,7 @@ class CellFacts(msgspec.Struct, frozen=True, kw_only=True):
     cached: CacheOrigin | None = None
     severity: Severity | None = None
     quality_db: float | None = None
+    metrics: dict[str, MetricFacts] = {}
 
     @property
     def words(self) -> str:
@@ -197,4 +205,10 @@ def _facts(row: CellRow, seed: int) -> CellFacts:
         cached=cell.cached,
         severity=cell.severity,
         quality_db=None if cell.quality is None else round(cell.quality.sqnr_db, 2),
+        metrics={
+            item.name: MetricFacts(
+                model=float(f"{item.model:.4g}"), value=float(f"{item.value:.4g}")
+            )
+            for item in cell.metrics
+        },
     )

@@ -74,7 +74,7 @@ def _case(suite: ElementTree.Element, row: CellRow, run: Run) -> None:
     if outcome.is_pass:
         body = [outcome.label]
         if row.cell is not None and outcome is CellOutcome.DEGRADED:
-            body.append(facts.quality(row.cell))
+            body.append(facts.degradation(row.cell))
         _body(ElementTree.SubElement(case, "system-out"), ": ".join(body))
         return
     kind = "skipped" if outcome in _SKIPPED else ("error" if outcome in _ERROR else "failure")

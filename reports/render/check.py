@@ -122,7 +122,7 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
 def _print_quality(cells: Sequence[Cell], out: Console) -> None:
     """How far quantized graphs are from their models, which tensors cause it, and metrics."""
     for cell in cells:
-        if cell.is_degraded or (cell.quality is not None and cell.quality.clipped):
+        if cell.quality is not None and (cell.quality.is_degraded or cell.quality.clipped):
             out.print(safe_text(f"{cell.target}: {facts.quality(cell)}"))
         if metrics := facts.metrics(cell):
             out.print(safe_text(f"{cell.target}: {metrics}"))

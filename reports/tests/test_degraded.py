@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from harness.record.cell import Cell, Delegation, Status
-from harness.record.evidence import Quality, QualityPart
+from harness.record.evidence import MetricValue, Quality, QualityPart
 from reports import facts, tables
 from reports.comparison.diff import ChangeKind, diff
 from reports.comparison.gate import judge, parse
@@ -118,6 +119,37 @@ def test_a_change_of_quality_is_a_change(
     assert kinds == ([] if kind is None else [kind])
     judged = judge(old, new, parse(""), today=TODAY)
     assert judged.exit_code == (1 if kind is ChangeKind.DEGRADED_NEWLY else 0)
+
+
+TOP1 = MetricValue(name="top1", model=1.0, value=0.95, degraded_below=0.9)
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds"),
+    [
+        (0.94, []),  # by less than 0.02
+        (0.92, [ChangeKind.QUALITY_WORSE]),
+        (0.88, [ChangeKind.DEGRADED_NEWLY, ChangeKind.QUALITY_WORSE]),
+        (math.nan, [ChangeKind.DEGRADED_NEWLY, ChangeKind.QUALITY_WORSE]),
+        (1.0, []),
+    ],
+)
+def test_a_change_of_a_metric_is_a_change(
+    value: float, kinds: list[ChangeKind], tmp_path: Path
+) -> None:
+    other = msgspec.structs.replace(TOP1, value=value)
+    old = write(tmp_path / "old", [quantized(quality=NEAR, metrics=[TOP1])])
+    new = write(tmp_path / "new", [quantized(quality=NEAR, metrics=[other])])
+    assert [change.kind for change in diff(old, new).changes] == kinds
+    assert judge(old, new, parse(""), today=TODAY).exit_code == (1 if kinds else 0)
+
+
+def test_a_metric_that_an_earlier_run_did_not_have_is_no_change(tmp_path: Path) -> None:
+    far = msgspec.structs.replace(TOP1, value=0.1)
+    old = write(tmp_path / "old", [quantized(quality=None)])
+    new = write(tmp_path / "new", [quantized(quality=None, metrics=[far])])
+    assert new.cells[0].is_degraded
+    assert diff(old, new).changes == []
 
 
 def test_a_fixed_cell_that_is_degraded_is_fixed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def trained(
     module: Callable[[], nn.Module],
     judged: Calls,
     calibration: Calls,
-    metrics: Iterable[Callable[..., float]],
+    metrics: Iterable[Metric],
     *requires: tuple[str, ...],
 ) -> Case:
     """Make a nightly case.
@@ -29,7 +29,7 @@ def trained(
         module: loads the network.
         judged: returns the inputs whose outputs are judged.
         calibration: returns the inputs that calibrate quantizers: others, of the same kind.
-        metrics: of the task; they are reported, and limit nothing.
+        metrics: of the task; beyond their limits, the network no longer does its job.
         requires: requirements of the packages that hold weights and inputs.
     """
     return Case(
@@ -37,7 +37,7 @@ def trained(
         lambda: (module(), judged()[0]),
         calls=lambda: judged()[1:],
         calibration=calibration,
-        metric=[Metric(function) for function in metrics],
+        metric=metrics,
         tags=frozenset({"trained", "nightly"}),
         targets=EVERY,
         requires=tuple(item for group in requires for item in group),

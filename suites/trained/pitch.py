@@ -13,13 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import Inputs
+from harness import Inputs, Metric
 from suites.trained import sounds
 from suites.trained.build import trained
 from suites.trained.packages import load_weights, pin
 
 BINS = 360
 _WINDOW, _HOP = 1024, 160  # samples
+_QUARTER_TONE = 50  # cents: beyond it, a pitch is nearer to another note
 CENTS_PER_BIN = 20.0  # of CREPE; FCPE has 19.8
 
 
@@ -183,7 +184,7 @@ CASES = [
         crepe,
         lambda: [frames(sound) for sound in judged_sounds()],
         lambda: [frames(sound) for sound in calibration_sounds()],
-        (pitch_error,),
+        [Metric(pitch_error, degraded_above=_QUARTER_TONE)],
         pin("torchcrepe"),
         sounds.REQUIRED,
     ),
@@ -192,7 +193,7 @@ CASES = [
         fcpe,
         lambda: [spectrum(sound) for sound in judged_sounds()],
         lambda: [spectrum(sound) for sound in calibration_sounds()],
-        (pitch_error,),
+        [Metric(pitch_error, degraded_above=_QUARTER_TONE)],
         pin("torchfcpe"),
         sounds.REQUIRED,
     ),

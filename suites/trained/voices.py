@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from harness import Inputs
+from harness import Inputs, Metric
 from harness.numerics.metrics import task
 from suites.trained import sounds
 from suites.trained.build import trained
@@ -121,7 +121,7 @@ CASES = [
             *speech_and_silence(2, "en-us"),
             *speech_and_silence(3, "en-us+m7"),
         ],
-        (wrong_decisions,),
+        [Metric(wrong_decisions, degraded_above=0.0)],
         pin("silero-vad"),
         sounds.REQUIRED,
     ),
@@ -130,7 +130,7 @@ CASES = [
         voice_encoder,
         lambda: utterances(0, 1),
         lambda: utterances(2, 3, start=60),
-        (task.cosine, task.rank),
+        [Metric(task.cosine), Metric(task.rank, degraded_below=0.9)],
         pin("resemblyzer"),
         sounds.REQUIRED,
     ),

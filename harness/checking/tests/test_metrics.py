@@ -75,6 +75,20 @@ def test_a_target_beyond_a_limit_is_red() -> None:
     assert Cell.from_json(cell.to_json()).metrics == cell.metrics
 
 
+def test_a_target_beyond_a_limit_of_degradation_is_a_degraded_pass() -> None:
+    cell = run("tosa:int", Metric(BY_NAME["cosine"], degraded_below=0.9999999))
+    assert cell.status is Status.PASSED
+    assert cell.is_degraded
+    assert str(cell.metrics[0]).endswith("; degraded below 1")
+    assert Cell.from_json(cell.to_json()).is_degraded
+    assert not run("tosa:int", Metric(BY_NAME["cosine"], degraded_above=1.0)).is_degraded
+
+
+def test_a_limit_that_is_nan_is_refused() -> None:
+    with pytest.raises(CaseError, match="degraded_above of a metric is NaN"):
+        Metric(BY_NAME["cosine"], degraded_above=math.nan)
+
+
 def test_nan_is_within_no_limit() -> None:
     def broken(actual: Outputs, expected: Outputs) -> float:
         return math.nan
@@ -111,6 +125,16 @@ def test_a_metric_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (metric.name, metric.at_least, metric.at_most) == ("score", 0.25, None)
     assert metric.function([], []) == 0.5
     assert parse_metric("cents<= 50").at_most == 50
+
+
+def test_a_spec_may_name_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import harness\nlisten = harness.Metric(lambda a, e: 0.5, 'heard', degraded_below=0.75)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    metric = parse_metric("mine.py:listen")
+    assert (metric.name, metric.degraded_below, metric.at_least) == ("heard", 0.75, None)
+    assert parse_metric("mine.py:listen>=0.25").at_least == 0.25
 
 
 @pytest.mark.parametrize(

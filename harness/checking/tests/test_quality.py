@@ -95,11 +95,44 @@ def test_an_unknown_module_names_the_known_ones() -> None:
         check(make(), draw(0), QUANTIZED, keep_float=["lost"])
 
 
-def test_a_recipe_without_a_quantizer_keeps_its_program_or_refuses() -> None:
+def test_a_recipe_that_does_not_quantize_keeps_its_program() -> None:
     (cell,) = check(make(), draw(0), "xnnpack:fp32", keep_float=["last"])
     assert cell.status is Status.PASSED
-    with pytest.raises(UsageError, match="mlx:int4 cannot leave modules in float"):
-        check(make(), draw(0), "mlx:int4", keep_float=["last"])
+
+
+class Layers(torch.nn.Module):
+    """A format of 15 codes suits its first layer; half of the second one's output cancels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(64, 64, bias=False)
+        self.last = torch.nn.Linear(64, 32, bias=False)
+        with torch.no_grad():
+            self.last.weight[:, ::32] = 20.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.first(x))
+        return out - out.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("target", ["mlx:int4", "xnnpack:int4"])
+def test_weights_quantized_before_export_have_a_quality(target: str) -> None:
+    torch.manual_seed(0)
+    model, inputs = Layers(), (torch.randn(16, 64),)
+    (cell,) = check(model, inputs, target, quality=True, reach_sqnr=15.0)
+    assert cell.status is Status.PASSED, cell.error
+    assert cell.quality is not None
+    assert cell.quality.roundings == 2
+    assert cell.is_degraded
+    assert cell.quality.sqnr_db < 10 < cell.quality.expected_db
+    assert [part.module for part in cell.quality.parts] == ["last", "first"]
+    assert cell.quality.keep_float == ["last"]
+    (cell,) = check(model, inputs, target, keep_float=["last"])
+    assert cell.status is Status.PASSED, cell.error
+    assert cell.quality is not None
+    assert cell.quality.roundings == 1
+    assert not cell.is_degraded
+    assert cell.quality.sqnr_db > 15
 
 
 def test_modules_are_found_that_reach_an_sqnr() -> None:

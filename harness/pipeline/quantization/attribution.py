@@ -22,8 +22,8 @@ from harness.pipeline.quantization.quality import compute_sqnr
 from harness.pipeline.quantization.quantizer_runs import QuantizerRuns
 from harness.record.evidence import QualityPart
 
-# Roundings that are reported, and left out one at a time.
-_SHOWN = 12
+SHOWN = 12
+"""Roundings that are reported, and left out one at a time."""
 # Modules that a search tries to give back.
 _GIVEN_BACK = 8
 
@@ -76,7 +76,7 @@ class ErrorSearch:
                 without_db=self.measure([other for other in self._places if other is not place]),
                 **_describe_values(self._runs.grids.get(place), observed.get(place)),
             )
-            for place in sorted(self._places, key=self._alone.__getitem__)[:_SHOWN]
+            for place in sorted(self._places, key=self._alone.__getitem__)[:SHOWN]
         ]
 
     def rank_modules(self) -> list[str]:

@@ -29,7 +29,12 @@ from harness.pipeline.quantization.conversion import (
     find_wrong_conversion,
     list_operations,
 )
-from harness.pipeline.quantization.quality import QualityOptions, compute_sqnr, measure_quality
+from harness.pipeline.quantization.quality import (
+    QualityOptions,
+    compute_sqnr,
+    expect_sqnr,
+    measure_quality,
+)
 from harness.pipeline.quantization.quantizer_runs import NOISE_RUNS, QuantizerRuns
 from harness.pipeline.reference.intermediate import FloatModule, find_written_inputs
 from harness.record.cell import Intermediate
@@ -134,7 +139,8 @@ def _explain_quality(
     """Fields of a :class:`Quality`, as far as the options ask for them."""
     if not options.explain and options.reach_db is None:
         return {}
-    quality = measure_quality(results, expected, runs.count_steps())
+    steps = runs.count_steps()
+    quality = measure_quality(results, expected, expect_sqnr(steps), len(steps))
     if quality is None:
         return {}
     search = ErrorSearch(runs, calls, expected, quality.output)
@@ -251,7 +257,8 @@ def compare_quantized(
         numerics=numerics,
         problem="; ".join(problems) or None,
     )
-    quality = measure_quality(returned, prediction.expected, prediction.steps)
+    steps = prediction.steps
+    quality = measure_quality(returned, prediction.expected, expect_sqnr(steps), len(steps))
     if quality is not None:
         quality = msgspec.structs.replace(
             quality, clipped=prediction.clipped, **prediction.explained

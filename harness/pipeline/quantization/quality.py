@@ -45,14 +45,18 @@ def expect_sqnr(steps: Sequence[int]) -> float:
 
 
 def measure_quality(
-    returned: Sequence[CallResult], expected: Sequence[CallResult], steps: Sequence[int]
+    returned: Sequence[CallResult],
+    expected: Sequence[CallResult],
+    expected_db: float,
+    roundings: int,
 ) -> Quality | None:
     """Compare the floating outputs of a quantized graph with those of its float model.
 
     Args:
         returned: what each call of the graph returned.
         expected: likewise, of the float model.
-        steps: number of steps of each rounded tensor.
+        expected_db: SQNR, in dB, that the roundings lead one to expect.
+        roundings: number of rounded tensors, or of converted layers.
 
     Returns:
         None where no output has a finite SQNR: all are integers, zeros or infinite.
@@ -62,12 +66,10 @@ def measure_quality(
         pair = ([call.outputs[number] for call in side] for side in (returned, expected))
         if (sqnr := compute_sqnr(*pair)) is not None:
             sqnrs[number] = sqnr
-    if not sqnrs or not steps:
+    if not sqnrs or not roundings:
         return None
     worst = min(sqnrs, key=sqnrs.__getitem__)
-    return Quality(
-        sqnr_db=sqnrs[worst], expected_db=expect_sqnr(steps), output=worst, roundings=len(steps)
-    )
+    return Quality(sqnr_db=sqnrs[worst], expected_db=expected_db, output=worst, roundings=roundings)
 
 
 def compute_sqnr(outputs: Sequence[Any], expected: Sequence[Any]) -> float | None:

@@ -111,7 +111,7 @@ _MEANINGS = {
     ChangeKind.RUNTIME_CHANGED: "executed by another runtime",
     ChangeKind.NUMERICS_WORSE: "lower SQNR against the float64 oracle, or an output not compared",
     ChangeKind.BOUND_UP: "the error uses more of its bound",
-    ChangeKind.QUALITY_WORSE: "lower SQNR against the float model before quantization",
+    ChangeKind.QUALITY_WORSE: "farther from the float model: a lower SQNR, or a metric",
     ChangeKind.DELEGATES_UP: "the program has more delegates",
     ChangeKind.BYTES_UP: "the program is larger",
     ChangeKind.PLANNED_MEMORY_UP: "the program plans more memory for values",
@@ -135,6 +135,10 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         sqnr_drop_db: decrease of an output's SQNR, in dB.
         sqnr_ceiling_db: SQNRs above this, in dB, count as equal: they differ by rounding only.
         quality_drop_db: decrease of ``model_sqnr_db`` of quantized cells, in dB.
+        metric_up_percent: growth, in percent, of the distance of a metric from the float model's
+            figure; ``metric_up`` must be reached too.
+        metric_up: growth of that distance, as a share of the model's figure; of 1 where that is
+            smaller.
         bound_used_up: increase of the bound used.
         bytes_up_percent: growth of the program in percent; ``bytes_up`` must be reached too.
         bytes_up: growth of the program in bytes.
@@ -150,6 +154,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sqnr_drop_db: float = 3.0
     sqnr_ceiling_db: float = 140.0
     quality_drop_db: float = 1.0
+    metric_up_percent: float = 10.0
+    metric_up: float = 0.02
     bound_used_up: float = 0.25
     bytes_up_percent: float = 5.0
     bytes_up: int = 256

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reports import text
 from reports.comparison.diff.kinds import ChangeKind, Thresholds
-from reports.comparison.snapshot import CellFacts, OutputFacts
+from reports.comparison.snapshot import CellFacts, MetricFacts, OutputFacts
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Regression:
         detail: the change as text, with units.
         old: the value before.
         new: the value now.
-        unit: unit of both values: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls``, ``s``, or
-            ``of 4`` for the rank of a severity.
+        unit: unit of both values: ``dB``, ``× bound``, ``B``, ``delegates``, ``calls``, ``s``,
+            ``of 4`` for the rank of a severity, or a metric's name.
         amount: how much worse, for ordering within a kind; infinite if the number became
             undefined.
         ops: for lost delegation, the operators with the number of calls lost.
@@ -66,6 +66,8 @@ def find_regressions(
     yield from _severity(before, after)
     if before.executed and after.executed:
         yield from _numerics(before, after, limits)
+        for name in before.metrics.keys() & after.metrics.keys():
+            yield from _metric(name, before.metrics[name], after.metrics[name], limits)
         if times and before.seconds is not None and after.seconds is not None:
             yield from _time(before.seconds, after.seconds, limits)
 
@@ -175,6 +177,22 @@ def _quality(old: OutputFacts, new: OutputFacts, limits: Thresholds) -> Regressi
         min(a, limits.sqnr_ceiling_db), min(b, limits.sqnr_ceiling_db)
     )  # fmt: skip
     return _find_fall(ChangeKind.QUALITY_WORSE, old, new, (a, b), drop, limits.quality_drop_db)
+
+
+def _metric(
+    name: str, old: MetricFacts, new: MetricFacts, limits: Thresholds
+) -> Iterator[Regression]:
+    """Compare the distances from the model's own figure: which side is good is not known."""
+    before, now = (abs(_drop(each.model, each.value)) for each in (old, new))
+    if math.isnan(before):
+        return
+    rise = math.inf if math.isnan(now) else now - before
+    least = max(
+        before * limits.metric_up_percent / 100, limits.metric_up * max(1.0, abs(new.model))
+    )
+    if rise > 0 and not rise < least:
+        detail = f"{name} {old.value:.4g} → {new.value:.4g}, {new.model:.4g} in the model"
+        yield Regression(ChangeKind.QUALITY_WORSE, detail, old.value, new.value, name, rise)
 
 
 def _drop(old: float, new: float) -> float:

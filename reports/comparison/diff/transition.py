@@ -76,6 +76,7 @@ def _to_pass(earlier: CellFacts, after: CellFacts) -> ChangeKind | None:
 
 def _change_quality(before: CellFacts, after: CellFacts) -> ChangeKind | None:
     was, is_now = (each.outcome is CellOutcome.DEGRADED for each in (before, after))
-    if was == is_now or before.quality_db is None or after.quality_db is None:
-        return None  # an earlier release did not measure it
+    has_quality = before.quality_db is not None and after.quality_db is not None
+    if was == is_now or not (has_quality or before.metrics.keys() & after.metrics.keys()):
+        return None  # an earlier release measured neither
     return ChangeKind.DEGRADED_NEWLY if is_now else ChangeKind.DEGRADED_NO_LONGER
