@@ -40,7 +40,7 @@ FP_PRECISION = Precision(
 )
 # RESCALE takes a multiplier of 31 bits, and a sum of int8 products is exact. Arm fuses a RESCALE to
 # int8 and the next one to int32 between sums (FuseConsecutiveRescalesPass), and rescales the
-# operands of a maximum or minimum before it: programs with these are up to half a step off.
+# operands of a maximum or minimum before it: these operands are up to half a step off.
 INT_PRECISION = Precision(
     safety=2.0,
     samples=16,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.model.trees import leaves, map_leaves
 from harness.numerics.dtypes import unit_roundoff
@@ -28,10 +29,17 @@ from harness.numerics.error_model.rules import RoundingKind
 from harness.numerics.error_model.terms import Args, Kwargs, is_inexact
 from harness.numerics.formats.block_scaled import MxProduct
 from harness.numerics.formats.dequantize import BlockQuantizedTensor
-from harness.numerics.formats.quantization_steps import find_ties, is_scaled_by_row
+from harness.numerics.formats.quantization_steps import (
+    find_ties,
+    get_code_range,
+    get_scales,
+    is_scaled_by_row,
+)
 from harness.numerics.kernels.products import compute
 from harness.numerics.operators import Operator, OperatorMode
 from harness.numerics.perturbed_sums import PerturbedSums
+
+Result = TypeVar("Result")
 
 _FLOAT16_UNIT = unit_roundoff(torch.float16)
 _FLOAT16_SMALLEST = torch.finfo(torch.float16).tiny
@@ -189,7 +197,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         out = super().quantize(operator, args, kwargs)
         if self.is_quantized_by_program(operator, args):
             return out
-        low, high = _get_code_range(operator.name, args)
+        low, high = get_code_range(operator.name, args)
         steps = self._draw_steps(out.shape)
         is_affine = operator.name == "quantize_affine"
         if is_affine and self.invariant.contains(args[0]) and is_scaled_by_row(args[0], args[1]):
@@ -312,11 +320,21 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
 
 
 class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
-    """A float64 run in which only numbers near a tie are requantized to a neighbouring code."""
+    """A float64 run in which only numbers near a tie are requantized to a neighbouring code.
+
+    Operands of ``Precision.fused_requantizations`` may lack their last rounding, or have one more.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # By dequantized value, the step that it was rounded to.
+        self._steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
+        # Results of these operations, and what follows from them without arithmetic.
+        self._fusible: MutableMapping[torch.Tensor, bool] = WeakIdKeyDictionary()
 
     def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
         """Quantize numbers that are off by ``Precision.requantization`` steps."""
-        scale = _get_scales(operator.name, args)
+        scale = get_scales(operator.name, args)
         if scale is None:
             return super().quantize(operator, args, kwargs)
         if self.is_quantized_by_program(operator, args):
@@ -324,32 +342,64 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         self._has_requantized = True
         off = self.noise.draw_signs(args[0].shape) * self.precision.requantization
         moved = args[0].double() + off * scale
-        return OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
+        codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
+        return self._follow(args[:1], codes)
+
+    def decode(self, operator: Operator, args: Args) -> torch.Tensor:
+        """Decode, and remember the step of the codes."""
+        values = super().decode(operator, args)
+        if isinstance(args[1], float):
+            self._steps[values] = args[1]
+        return self._follow(args[:1], values)
+
+    def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+        """Run one operation, on numbers that the target did not round where it fuses that."""
+        if operator.name not in self.precision.fused_requantizations:
+            out = super().run_primitive(operator, args, kwargs)
+            is_exact = self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
+            return self._follow(args, out) if is_exact else out
+        out = super().run_primitive(operator, self._move_operands(operator.name, args), kwargs)
+        if isinstance(out, torch.Tensor):
+            self._fusible[out] = True
+        return out
+
+    def _follow(self, sources: Any, result: Result) -> Result:
+        """Note where a result comes from; return it."""
+        tensors = [item for item in leaves(sources) if isinstance(item, torch.Tensor)]
+        if isinstance(result, torch.Tensor):
+            if any(item in self._fusible for item in tensors):
+                self._fusible[result] = True
+            steps = [self._steps[item] for item in tensors if item in self._steps]
+            if steps and result not in self._steps:
+                self._steps[result] = max(steps)
+        return result
+
+    def _move_operands(self, name: str, args: Args) -> Args:
+        """Move operands by the rounding that the target leaves out or adds: half a step."""
+        steps = [self._steps.get(item, 0.0) for item in args if isinstance(item, torch.Tensor)]
+
+        def move(item: Any) -> Any:
+            if not isinstance(item, torch.Tensor) or item not in self._steps:
+                return item
+            step = self._steps[item]
+            if name in _COMPARED:
+                # The operand with the smaller step is rounded to the larger one's.
+                off = max(steps) if step < max(steps) else 0.0
+            else:
+                off = step if item in self._fusible else 0.0
+            if not off:
+                return item
+            size = torch.full_like(item, off / 2, dtype=torch.float64)
+            return item + self.noise.draw_uniform(size)
+
+        return tuple(map(move, args))
 
 
-def _get_scales(name: str, args: tuple[Any, ...]) -> torch.Tensor | float | None:
-    """Return the scale of each element, to be broadcast; None where it is chosen at run time."""
-    if name == "quantize_per_tensor" and isinstance(args[1], float):
-        return float(args[1])
-    if name != "quantize_per_channel":
-        return None
-    sizes = [1] * args[0].dim()
-    sizes[args[3]] = -1
-    scales: torch.Tensor = args[1]
-    return scales.double().reshape(sizes)
+# Operations that compare codes of one scale.
+_COMPARED = frozenset(("maximum", "minimum"))
 
 
 def _is_same(result: torch.Tensor, expected: torch.Tensor) -> bool:
     if result.shape != expected.shape:
         return False
     return bool(((result == expected) | ((result != result) & (expected != expected))).all())
-
-
-def _get_code_range(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
-    """Return the lowest and highest code of a quantization."""
-    if name == "quantize_affine":
-        limits = torch.iinfo(args[4])
-        low, high = (*args[5:7], None, None)[:2]
-        return int(limits.min if low is None else low), int(limits.max if high is None else high)
-    at = 4 if "per_channel" in name else 3
-    return int(args[at]), int(args[at + 1])

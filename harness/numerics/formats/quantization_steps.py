@@ -1,8 +1,9 @@
-"""Find the quantization steps of a graph, and codes that a target may choose differently."""
+"""Read steps and codes of quantizations, and find codes that a target may choose differently."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -29,6 +30,36 @@ def _step(node: Node) -> float | None:
     decodes = str(node.target) == "quantized_decomposed.dequantize_per_tensor.default"
     scale = node.args[1] if decodes else None
     return scale if isinstance(scale, float) else None
+
+
+def get_scales(name: str, args: tuple[Any, ...]) -> torch.Tensor | float | None:
+    """Return the scale of each element of a quantization, to be broadcast.
+
+    Args:
+        name: base name of the operator.
+        args: its arguments.
+
+    Returns:
+        None where the scale is chosen at run time.
+    """
+    if name == "quantize_per_tensor" and isinstance(args[1], float):
+        return float(args[1])
+    if name != "quantize_per_channel":
+        return None
+    sizes = [1] * args[0].dim()
+    sizes[args[3]] = -1
+    scales: torch.Tensor = args[1]
+    return scales.double().reshape(sizes)
+
+
+def get_code_range(name: str, args: tuple[Any, ...]) -> tuple[int, int]:
+    """Return the lowest and highest code of a quantization; arguments as for ``get_scales``."""
+    if name == "quantize_affine":
+        limits = torch.iinfo(args[4])
+        low, high = (*args[5:7], None, None)[:2]
+        return int(limits.min if low is None else low), int(limits.max if high is None else high)
+    at = 4 if "per_channel" in name else 3
+    return int(args[at]), int(args[at + 1])
 
 
 # Roundings of float32 in scale, reciprocal and product, of the graph and of the target.

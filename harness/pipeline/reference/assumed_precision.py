@@ -38,8 +38,6 @@ def choose_precision(
     operators = _list_operators(module)
     if any(name.startswith("choose_qparams") for name in operators):
         precision = replace(precision, samples=max(precision.samples, _RUNS_WITH_CHOSEN_SCALES))
-    if precision.requantization and precision.fused_requantizations & operators:
-        precision = replace(precision, requantization=0.5)
     if delegation is None:
         return precision
     left, taken = map(_base_names, (delegation.undelegated_ops, delegation.delegated_ops))
