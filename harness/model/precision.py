@@ -39,7 +39,7 @@ class Precision:
         step: error of one requantization in quantization steps.
         requantization: how far the number that a requantization rounds is from exact, in steps;
             0 where that is not known. Codes are then judged one by one only
-            (:mod:`harness.numerics.formats.code_errors`).
+            (:mod:`harness.numerics.formats.joint_errors`).
         fused_requantizations: operations, by ATen name, between which the target may leave out a
             requantization: an operand that another of them computed is then not rounded. Of a
             maximum or minimum, the operand with the smaller step is rounded to the larger one.

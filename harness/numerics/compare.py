@@ -11,7 +11,7 @@ import torch
 
 from harness.execution.interface import Interface, ValuePosition
 from harness.execution.program import TensorSpec
-from harness.numerics.formats.code_errors import CodeErrors
+from harness.numerics.formats.joint_errors import JointErrors
 from harness.numerics.metrics.conclusiveness import compute_conclusive_share, find_vacuous_reason
 from harness.numerics.metrics.differences import Difference, ErrorSummary, compute_largest_error
 from harness.numerics.metrics.error_patterns import describe_pattern
@@ -156,7 +156,7 @@ def _compare_value(
             return None
         return make_mismatch_row(actual, call, place, f"{actual!r}, expected {wanted!r}")
     steps = reference.steps if is_output else ()
-    codes = reference.codes[call] if reference.codes and is_output else ()
+    joint = reference.joint[call] if reference.joint and is_output else ()
     return compare_output(
         actual,
         reference.oracle[call][index],
@@ -166,7 +166,7 @@ def _compare_value(
         spec=spec,
         model=models[place.index] if place.index < len(models) else None,
         step=steps[place.index] if place.index < len(steps) else None,
-        codes=codes[place.index] if place.index < len(codes) else None,
+        joint=joint[place.index] if place.index < len(joint) else None,
         call=call,
         place=place,
         narrowed=narrowed,
@@ -183,7 +183,7 @@ def compare_output(
     spec: TensorSpec | None = None,
     model: Any = None,
     step: float | None = None,
-    codes: CodeErrors | None = None,
+    joint: JointErrors | None = None,
     call: int = 0,
     place: ValuePosition = ValuePosition("output", 0),  # noqa: B008  (frozen)
     narrowed: Narrowed = _NOTHING,
@@ -202,7 +202,7 @@ def compare_output(
         model: the float model's output, for quantized recipes; gives the expected type, shape and
             dtype.
         step: quantization step of the output, in its unit.
-        codes: limit of the errors of all its codes together.
+        joint: limit of the errors of all its elements together.
         call: number of the call, for the record.
         place: place of the value, for the record.
         narrowed: as :attr:`harness.model.recipe.Recipe.narrowed`.
@@ -223,7 +223,7 @@ def compare_output(
     to_oracle = Difference.from_tensors(actual, oracle, bound)
     to_eager = Difference.from_tensors(actual, eager, bound)
     worst, is_beyond = errors.worst, errors.exceeding > 0
-    size, limit_of_size, where = (0.0, 1.0, "") if codes is None else codes.measure(actual)
+    size, limit_of_size, _ = (0.0, 1.0, "") if joint is None else joint.measure(actual)
     is_wrong = is_beyond or size > limit_of_size
     at = None if worst is None else _unravel(worst, actual.shape)
     got, wanted, limit = (
@@ -234,8 +234,8 @@ def compare_output(
     problem = None
     if is_beyond:
         problem = _describe_problem(errors, limit, at, got, wanted, likeness)
-    elif codes is not None and is_wrong:
-        problem = _describe_codes(codes.count_differing(actual), errors, size, limit_of_size, where)
+    elif joint is not None and is_wrong:
+        problem = joint.describe(actual)
         bound = torch.zeros_like(bound)  # the errors together are wrong: every one counts
     return Numerics(
         call=call,
@@ -261,8 +261,8 @@ def compare_output(
         eager_sqnr_db=to_eager.sqnr_db,
         model_sqnr_db=None if model is None else Difference.from_tensors(actual, model).sqnr_db,
         max_steps=None if step is None else errors.max_abs / step,
-        rms_steps=None if codes is None else size,
-        rms_steps_limit=None if codes is None else limit_of_size,
+        rms_steps=None if joint is None else size,
+        rms_steps_limit=None if joint is None else limit_of_size,
         conclusive_share=share,
         vacuous=find_vacuous_reason(oracle, bound, share),
         name=place.path if "'" in place.path else "",
@@ -295,17 +295,6 @@ def _describe_problem(
     if likeness:
         parts.append(f"looks {likeness}")
     return ", ".join(parts)
-
-
-def _describe_codes(
-    differing: int, errors: ErrorSummary, size: float, limit: float, where: str
-) -> str:
-    """Describe wrong codes where no single code exceeds its bound."""
-    return (
-        f"{differing} of {errors.elements} codes are not the quantized graph's, more than rounding "
-        f"explains: an error of {size:.3g} steps in the root mean square"
-        f"{f' at {where}' if where else ''}, at most {limit:.3g}"
-    )
 
 
 def find_structure_problem(

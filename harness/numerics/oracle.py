@@ -10,7 +10,7 @@ amplitudes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from harness.model.precision import Precision
 from harness.model.seeding import restore_generators
 from harness.numerics.bounds import BoundEstimator
 from harness.numerics.control_flow import compilation_disabled
-from harness.numerics.formats.code_errors import CodeErrors
+from harness.numerics.formats.joint_errors import JointErrors
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.kernels.threads import one_thread
 from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
@@ -56,8 +56,8 @@ class Reference:
         model: the outputs of the float model, where the reference is a quantized graph. They have
             the expected types, shapes and dtypes.
         alternatives: other values that conform (``BoundEstimator.alternatives``).
-        codes: of each output with a step, the limit of the errors of its codes together, where the
-            rounding model of the target has one.
+        joint: of each floating output of a quantized graph, the limit of its errors together,
+            where the rounding model of the target has one.
     """
 
     oracle: list[list[Any]]
@@ -68,7 +68,7 @@ class Reference:
     specs: Sequence[TreeSpec] = ()
     model: Sequence[Sequence[Any]] | None = None
     alternatives: Sequence[Sequence[torch.Tensor | None]] = ()
-    codes: Sequence[Sequence[CodeErrors | None]] = ()
+    joint: Sequence[Sequence[JointErrors | None]] = ()
 
 
 def compute_reference(
@@ -135,13 +135,22 @@ def add_bounds(
         [make_estimator(*pair, exact.number_dtype) for pair in zip(*values, strict=True)]
         for values in zip(exact.natives, exact.truths, strict=True)
     ]
+    joint = _make_joint_errors(exact) if precision.requantization else []
+    joint_runs = precision.samples // _RUNS_PER_REQUANTIZED_RUN
     exact.record.sums.forget_magnitudes()
     with compilation_disabled(), restore_generators():
         for sample in range(precision.samples):
             mode = PerturbedMode(precision, seed, sample, exact.record, semantics)
             run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
             add_run(run, estimators)
-        codes = _add_requantized_runs(exact, module, calls, precision, seed, semantics, wide)
+            if not mode.has_requantized:
+                joint = []
+            elif sample < joint_runs:
+                _add_joint_run(run, joint, JointErrors.add_steps)
+        for sample in range(joint_runs if joint else 0):
+            mode = RequantizedMode(precision, seed, sample, exact.record, semantics)
+            run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
+            _add_joint_run(run, joint, JointErrors.add)
     bound = []
     for places, call_estimators in zip(exact.places, estimators, strict=True):
         outputs = sum(place.role == "output" for place in places)
@@ -164,42 +173,32 @@ def add_bounds(
             [None if estimator is None else estimator.alternatives for estimator in call_estimators]
             for call_estimators in estimators
         ],
-        codes=codes,
+        joint=joint,
     )
 
 
-def _add_requantized_runs(
-    exact: UnperturbedRuns,
-    module: torch.nn.Module,
-    calls: Sequence[CallInputs],
-    precision: Precision,
-    seed: int,
-    semantics: OperatorSemantics,
-    wide: Float64State,
-) -> list[list[CodeErrors | None]]:
-    """Run with requantizations that are off by a share of a step; arguments as for the caller.
-
-    Returns:
-        What :attr:`Reference.codes` holds; empty where no output has a step, or the target's model
-        does not say how it requantizes.
-    """
-    if not precision.requantization or not any(exact.steps):
-        return []
-    codes = [
+def _make_joint_errors(exact: UnperturbedRuns) -> list[list[JointErrors | None]]:
+    """Make what :attr:`Reference.joint` holds."""
+    return [
         [
-            CodeErrors(truth, step) if step and isinstance(truth, torch.Tensor) else None
+            JointErrors(truth, step)
+            if isinstance(truth, torch.Tensor) and truth.dtype == torch.float64
+            else None
             for truth, step in zip(values, exact.steps, strict=False)
         ]
         for values in exact.truths
     ]
-    for sample in range(precision.samples // _RUNS_PER_REQUANTIZED_RUN):
-        mode = RequantizedMode(precision, seed, sample, exact.record, semantics)
-        run = run_calls_in_float64(module, calls, mode, seed, exact.changed, wide)
-        for call, call_codes in zip(run, codes, strict=True):
-            for found, value in zip(call_codes, collect_values(call), strict=False):
-                if found is not None:
-                    found.add(value)
-    return codes
+
+
+def _add_joint_run(
+    run: Sequence[CallResult],
+    joint: Sequence[Sequence[JointErrors | None]],
+    add: Callable[[JointErrors, torch.Tensor], None],
+) -> None:
+    for call, errors in zip(run, joint, strict=False):
+        for each, value in zip(errors, collect_values(call), strict=False):
+            if each is not None:
+                add(each, value)
 
 
 def make_estimator(native: Any, truth: Any, number_dtype: torch.dtype) -> BoundEstimator | None:

@@ -154,7 +154,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
             return function(*arguments)
         exact, expected = known
         is_constant = self._constants.contains(arguments)
-        if not (self._has_jumped or self._has_requantized):
+        if not (self._has_jumped or self.has_requantized):
             arguments = tuple(map(self._extrapolate, exact, arguments))
         result = function(*arguments)
         self._has_jumped = self._has_jumped or not _is_same(result, expected)
@@ -270,7 +270,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
 
         Later sums may still use shared magnitudes, which a step hardly changes.
         """
-        self._has_requantized = True
+        self.has_requantized = True
         return self.noise.draw_signs(shape) * self.precision.step
 
     def _get_relative_amplitude(self, kind: RoundingKind, name: str) -> float:
@@ -339,7 +339,7 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
             return super().quantize(operator, args, kwargs)
         if self.is_quantized_by_program(operator, args):
             return OperatorMode.quantize(self, operator, args, kwargs)
-        self._has_requantized = True
+        self.has_requantized = True
         off = self.noise.draw_signs(args[0].shape) * self.precision.requantization
         moved = args[0].double() + off * scale
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)

@@ -60,7 +60,7 @@ class PerturbedSums(Float64Mode):  # type: ignore[no-untyped-call]
         self._largest_unit = math.inf
         self._exact_terms = 1
         self._has_jumped = False
-        self._has_requantized = False
+        self.has_requantized = False
         # Computed from constants only, such as positions, and from no input or weight.
         self._constants = InvariantTensors()
 

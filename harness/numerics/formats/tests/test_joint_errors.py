@@ -10,7 +10,8 @@ import torch
 from harness import Case, Tester
 from harness.model.precision import Precision
 from harness.numerics.compare import Verdict, compare
-from harness.numerics.formats.code_errors import CodeErrors
+from harness.numerics.formats.joint_errors import JointErrors
+from harness.numerics.oracle import compute_reference
 
 TARGETS = ("xnnpack:int8", "tosa:int")
 
@@ -91,27 +92,74 @@ def test_a_fault_in_one_channel_is_found(target: str) -> None:
     assert "at index 5 of dimension 1" in (verdict.problem or "")
 
 
-def test_without_a_model_of_requantizations_codes_have_no_limit() -> None:
+class FloatEnd(torch.nn.Module):
+    """XNNPACK's quantizer leaves the sigmoid in float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = Layers()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(4 * self.layers(x))
+
+
+@functools.cache
+def quantize_with_float_end() -> Tester:
+    case = Case("layers/float_end", lambda: (FloatEnd(), (torch.randn(64, 32),)))
+    return Tester(case, "xnnpack:int8").export().quantize().compute_reference()
+
+
+def test_an_output_that_is_no_code_is_judged_by_what_a_step_causes() -> None:
+    tester = quantize_with_float_end()
+    assert tester.reference.steps == [None]
+    assert judge(tester, outputs(tester)).passed
+    verdict = judge(tester, outputs(tester) * 1.003)
+    assert "of the error of a step" in (verdict.problem or "")
+    values = outputs(tester).clone()
+    values[:, 5] += 0.004
+    verdict = judge(tester, values)
+    assert "at index 5 of dimension 1" in (verdict.problem or "")
+    assert verdict.numerics[0].exceeding == 0
+
+
+def test_four_elements_are_judged_by_their_own_bounds() -> None:
+    tester = quantize_with_float_end()
+    bound = tester.reference.bound[0][0]
+    assert bound is not None
+    values = outputs(tester).double()
+    values.view(-1)[:4] += 0.9 * bound.view(-1)[:4]
+    verdict = judge(tester, values.float())
+    assert verdict.passed
+    assert verdict.numerics[0].bound_used > 0.8
+
+
+def test_a_float_output_without_requantizations_has_no_limit() -> None:
+    errors = JointErrors(torch.ones(64, dtype=torch.float64), None)
+    errors.add_steps(torch.full((64,), 1 + 1e-6, dtype=torch.float64))
+    assert errors.measure(torch.full((64,), 1.5)) == (0.0, 1.0, "")
+    assert errors.describe(torch.full((64,), 1.5)) is None
+
+
+def test_a_recipe_without_a_model_of_requantizations_has_no_limit() -> None:
     tester = quantize("xnnpack:int8")
-    assert Precision().requantization == 0
-    assert tester.recipe.precision.requantization > 0
-    reference = quantize("tosa:int").reference
-    assert len(reference.codes) == 1
+    plain = compute_reference(tester.reference_module, tester.built.calls, Precision(), 0)
+    assert plain.joint == []
+    assert len(tester.reference.joint) == 1
 
 
 def test_a_small_tensor_is_judged_as_a_whole() -> None:
-    errors = CodeErrors(torch.zeros(2, 3, dtype=torch.float64), 0.5)
-    one = torch.zeros(2, 3)
-    one[1, 2] = 0.5
-    size, limit, where = errors.measure(one)
-    assert size == pytest.approx((1 / 6) ** 0.5)
-    assert size < limit
-    assert where == ""
-    assert errors.count_differing(one) == 1
+    errors = JointErrors(torch.zeros(2, 3, dtype=torch.float64), 0.5)
+    size, limit, where = errors.measure(torch.full((2, 3), 0.25))
+    assert (size, where) == (0.5, "")
+    assert size > limit
+    assert "0 of 6 codes" in (errors.describe(torch.full((2, 3), 0.25)) or "")
+    few = torch.zeros(2, 3)
+    few[1] = 0.5
+    assert errors.describe(few) is None
 
 
 def test_runs_that_are_not_finite_are_left_out() -> None:
-    errors = CodeErrors(torch.zeros(4, dtype=torch.float64), 1.0)
+    errors = JointErrors(torch.zeros(4, dtype=torch.float64), 1.0)
     before = errors.measure(torch.zeros(4))
     errors.add(torch.full((4,), float("nan")))
     errors.add(torch.zeros(5))

@@ -1,0 +1,136 @@
+"""Judge the errors of an output of a quantized graph together.
+
+Integer kernels compute the number that a requantization rounds almost exactly, so that a correct
+target returns another code only near a tie. The bound of an element has to allow a whole step at
+every requantization on the way, because any element may be near a tie. Most are not: the root mean
+square of the errors is far smaller, and shows a fault that changes all elements a little.
+
+Its limit comes from runs of their own (``RequantizedMode`` of
+:mod:`harness.numerics.perturbation`), in which every requantization rounds a number that is off by
+``Precision.requantization`` steps. docs/numerics.md derives it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+# The largest of four runs, whose errors vary from run to run, is this much below the limit.
+_SAFETY = 2.0
+# Elements that are left out, those with the largest errors: their own bounds judge them.
+_LEFT_OUT = 4
+# Share of the elements that may be a step off for other reasons.
+_SHARE = 0.02
+# Elements of a slice that is judged by itself: those that are left out are at most 8 % of it.
+_LEAST_ELEMENTS = 48
+# Steps change an output by more than this share of it. Below, float operations alone computed it.
+_LEAST_SHARE = 1e-4
+
+
+class JointErrors:
+    """The errors of an output in several runs, and the limit of a target's that follows.
+
+    Errors are taken over the whole tensor, and over each slice along each dimension: a fault in one
+    weight of a layer changes one channel. They are in steps. The step of an output that is no code
+    is the error that a step at every requantization causes in it.
+
+    Args:
+        truth: the oracle, float64.
+        step: the quantization step of the output, in its unit; None for an output that is no code.
+    """
+
+    def __init__(self, truth: torch.Tensor, step: float | None) -> None:
+        self._truth = truth
+        self._is_code = step is not None
+        none = self._compute_errors(truth)
+        self._steps = [torch.full_like(each, step or 0.0) for each in none]
+        self._largest = none
+
+    def add_steps(self, run: torch.Tensor) -> None:
+        """Add the output of a run in which every requantization is off by a step."""
+        if not self._is_code:
+            self._add(run, self._steps)
+
+    def add(self, run: torch.Tensor) -> None:
+        """Add the output of a run in which only numbers near a tie are requantized otherwise."""
+        self._add(run, self._largest)
+
+    def measure(self, actual: torch.Tensor) -> tuple[float, float, str]:
+        """Return the root mean square error of a target, in steps, and its limit.
+
+        Args:
+            actual: the output, of the oracle's shape.
+
+        Returns:
+            Error, limit, and place (empty for the whole tensor) where the error uses most of it.
+        """
+        worst = (0.0, 1.0, "")
+        least = 0.0 if self._is_code else _LEAST_SHARE * float(self._truth.square().mean().sqrt())
+        for dim, error, largest, step in zip(
+            [None, *self._list_dims()],
+            self._compute_errors(actual),
+            self._largest,
+            self._steps,
+            strict=True,
+        ):
+            limit = (largest.square() * _SAFETY**2 + step.square() * _SHARE).sqrt()
+            used = torch.where(step > least, (error / limit).nan_to_num(nan=math.inf), 0.0)
+            at = int(used.argmax())
+            if float(error[at]) * worst[1] > worst[0] * float(limit[at]) and used[at] > 0:
+                place = "" if dim is None else f"index {at} of dimension {dim}"
+                worst = float(error[at] / step[at]), float(limit[at] / step[at]), place
+        return worst
+
+    def describe(self, actual: torch.Tensor) -> str | None:
+        """Return what is wrong with the errors of a target together, or None."""
+        size, limit, place = self.measure(actual)
+        if size <= limit:
+            return None
+        where = f" at {place}" if place else ""
+        if self._is_code:
+            return (
+                f"{self._count_differing(actual)} of {actual.numel()} codes are not the quantized "
+                f"graph's, more than rounding explains: an error of {size:.3g} steps in the root "
+                f"mean square{where}, at most {limit:.3g}"
+            )
+        return (
+            "the errors are larger than rounding explains: in the root mean square "
+            f"{size:.3g} of the error of a step at every requantization{where}, at most {limit:.3g}"
+        )
+
+    def _count_differing(self, actual: torch.Tensor) -> int:
+        step = float(self._steps[0])
+        return int(((actual.double() - self._truth).abs() > step / 2).sum())
+
+    def _add(self, run: torch.Tensor, largest: list[torch.Tensor]) -> None:
+        """Add a run; one of another shape, or that is not finite, is left out."""
+        if run.shape != self._truth.shape or not run.isfinite().all():
+            return
+        for each, error in zip(largest, self._compute_errors(run), strict=True):
+            torch.maximum(each, error, out=each)
+
+    def _list_dims(self) -> Iterator[int]:
+        """The dimensions whose slices are judged by themselves."""
+        elements = self._truth.numel()
+        for dim, size in enumerate(self._truth.shape):
+            if size > 1 and elements >= size * _LEAST_ELEMENTS:
+                yield dim
+
+    def _compute_errors(self, values: torch.Tensor) -> list[torch.Tensor]:
+        """Return the root mean square error of the tensor, then those of its slices, without the
+        largest errors."""
+        squares = (values.double() - self._truth).square_()
+        slices = [squares.reshape(1, -1)]
+        slices += [squares.movedim(dim, 0).flatten(1) for dim in self._list_dims()]
+        return [_mean_without_largest(each).sqrt() for each in slices]
+
+
+def _mean_without_largest(rows: torch.Tensor) -> torch.Tensor:
+    """Return the mean of each row over all but the largest elements."""
+    left_out = min(_LEFT_OUT, rows.shape[1])
+    # The sum of the rest, not a difference of sums: one error may be far larger than the others.
+    largest = rows.topk(left_out, dim=1).indices
+    rest = rows.scatter(1, largest, 0.0).sum(1)
+    return rest / max(1, rows.shape[1] - left_out)
