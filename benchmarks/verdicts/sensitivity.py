@@ -231,10 +231,8 @@ a target. A target that errs by its own rounding as well is red at the same erro
   ([numerics.md](numerics.md#sensitivity)): one weight of many changes few codes of one channel.
 - In the first layer of a deep network in 8 bits, a small error changes as many codes at the end as
   the rounding of a few numbers near a tie.
-- Outputs that end in a float operator, as those of CREPE and Silero on XNNPACK, have no codes to
-  count: there only the bound of each element decides, and an error in the first layer may hide.
-- Programs with sums, maxima or minima on TOSA in 8 bits (four of the six) have a limit of codes of
-  about one and a half steps, because Arm fuses requantizations there.
+- Silero returns twelve numbers for a call: in 8 bits no error in one of its layers shows in them.
+- Arm fuses requantizations between two sums, whose programs may differ by more steps on TOSA.
 """
 
 

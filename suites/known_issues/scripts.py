@@ -44,6 +44,7 @@ RECOGNISED = {
     "xnnpack_gelu_tanh": "GeluVisitor",
     "xnnpack_int8_weight_only_linear": "ConvertToLinearPass",
     "xnnpack_layer_used_twice": "NodeVisitor.define_tensor",
+    "xnnpack_partition_with_cycle": "groups operators around others",
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
     "xnnpack_softmax_behind_convolution": "SoftmaxConfig.check_constraints",
     "xnnpack_two_activations": "FuseActivationPass.call",

@@ -48,7 +48,8 @@ XNNPACK: list[KnownIssue] = [
     issue(_FP32, "rsqrt/special_values", op="rsqrt", error="got nan, expected inf"),
     issue(_FP32, "log/special_values", op="log", error="expected inf"),
     issue(_FP32, "upstream/exp/edge_cases_1", target=_T, op="exp", error="expected nan"),
-    issue(_FP32, "prequantized/int8_rows", target=_T, op="mul|dequantize_affine",
+    issue(_FP32, "prequantized/int8_rows", target="xnnpack:fp*|xnnpack:bf16|xnnpack:int4*",
+          op="mul|dequantize_affine",
           program="linear|mm|addmm"),
     issue(_INT8, "int_linear/one_layer_twice", target="xnnpack:int8*",
           op="linear|addmm|convolution",
@@ -65,6 +66,11 @@ XNNPACK: list[KnownIssue] = [
             ("lower", "Weight and Input should both be quantized"),
             ("run", "Failed to create convolution node"),
         )
+    ),
+    finding(
+        "XNNPACK's partitioner groups operators around others",
+        "`y + self.b(F.silu(y)) * -1`",
+        target="xnnpack:int8*", stage="lower", error="Invalid partition, found dependency cycles",
     ),
     finding(
         "XNNPACK drops floating-point readers of a quantized value", _PER_TENSOR,
