@@ -80,7 +80,7 @@ _PROGRAMS = "programs"
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Compute a metric: top1, top5, cosine, rank, edit_distance, iou, cents or "
+    help="Compute a metric: top1, top5, cosine, rank, edit_distance, iou, cents, perplexity or "
     "FILE.py:NAME, a function or a harness.Metric. NAME>=0.9 or NAME<=3 makes a target beyond it "
     "red. Repeatable.",
 )

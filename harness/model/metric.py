@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from harness.errors import CaseError
 Outputs = Sequence[Sequence[Any]]
 """The flat outputs of each call: tensors, numbers, None."""
 
-MetricFunction = Callable[[Outputs, Outputs], float]
-"""Takes the outputs that are judged, and those of the float model for the same calls."""
+MetricFunction = Callable[[Outputs, Outputs], float] | Callable[[Outputs, Outputs, Outputs], float]
+"""Takes the outputs that are judged, those of the float model for the same calls, and, if it has a
+third parameter, the flat inputs of each call."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,24 @@ class Metric:
                 raise CaseError(f"{limit} of a metric is NaN, which no figure is within")
         if not self.name:
             object.__setattr__(self, "name", getattr(self.function, "__name__", "metric"))
+
+    def compute(self, actual: Outputs, expected: Outputs, inputs: Outputs) -> float:
+        """Return the figure of some outputs; arguments as for :data:`MetricFunction`."""
+        function: Callable[..., float] = self.function
+        return float(function(*(actual, expected, inputs)[: _count_parameters(function)]))
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _count_parameters(function: Callable[..., float]) -> int:
+    """Return 3 for a function that takes inputs, else 2."""
+    try:
+        given = inspect.signature(function).parameters.values()
+    except ValueError:  # written in C
+        return 2
+    required = (each.default is each.empty and each.kind in _POSITIONAL for each in given)
+    return 3 if sum(required) == 3 else 2
 
 
 GivenMetrics = Metric | MetricFunction | Iterable[Metric | MetricFunction] | None

@@ -12,7 +12,7 @@ import torch
 from harness.errors import ConflictingOptions, StageFailure
 from harness.execution.process_lock import hold_process_lock
 from harness.model.backend import Backend, CanEmulate, Execution, InspectedCell
-from harness.model.case import CallInputs, Inputs
+from harness.model.case import CallInputs, Inputs, arguments
 from harness.model.precision import Precision
 from harness.model.recipe import Lowered
 from harness.numerics.compare import Verdict, compare
@@ -157,14 +157,15 @@ class ExecutionStages(FormChecks):
             quantized = (
                 None if graph is module else [call.outputs for call in self._runs(graph, ran.calls)]
             )
+            inputs = [tree_leaves(arguments(call)) for call in ran.calls]
             return [
                 MetricValue(
                     name=metric.name,
-                    model=float(metric.function(wanted, wanted)),
-                    value=float(metric.function(actual, wanted)),
+                    model=metric.compute(wanted, wanted, inputs),
+                    value=metric.compute(actual, wanted, inputs),
                     quantized=None
                     if quantized is None
-                    else float(metric.function(quantized, wanted)),
+                    else metric.compute(quantized, wanted, inputs),
                     at_least=metric.at_least,
                     at_most=metric.at_most,
                     degraded_below=metric.degraded_below,

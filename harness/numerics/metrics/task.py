@@ -1,7 +1,7 @@
 """Metrics of a task, by name: how far outputs agree with those of the float model.
 
-Each takes the flat outputs of every call and those of the float model, and uses the first output
-of a call.
+Each takes the flat outputs of every call, those of the float model and, where it needs them, the
+inputs. It uses the first output of a call.
 """
 
 from __future__ import annotations
@@ -94,14 +94,45 @@ def cents(actual: Outputs, expected: Outputs) -> float:
     return float(torch.stack(found).max())
 
 
+def perplexity(actual: Outputs, expected: Outputs, inputs: Outputs) -> float:
+    """Perplexity of the calls' own tokens: e to the mean negative log-likelihood of each next one.
+
+    The first integer input of a call has its tokens, (..., tokens), and its first output the logits
+    of the next ones, (..., tokens, vocabulary).
+
+    Raises:
+        ValueError: the shapes are others, or a call has less than two tokens.
+    """
+    total, count = 0.0, 0
+    for outputs, given in zip(actual, inputs, strict=True):
+        logits, tokens = outputs[0], next((x for x in given if _is_integer(x)), None)
+        if tokens is None or logits.shape[:-1] != tokens.shape or tokens.shape[-1] < 2:
+            shape = None if tokens is None else tuple(tokens.shape)
+            raise ValueError(
+                "perplexity needs tokens (..., tokens) as the first integer input and logits "
+                f"(..., tokens, vocabulary) as the first output; they are {shape} and "
+                f"{tuple(logits.shape)}"
+            )
+        likelihoods = logits[..., :-1, :].double().log_softmax(-1)
+        next_ones = tokens[..., 1:].long().unsqueeze(-1)
+        total -= float(likelihoods.gather(-1, next_ones).sum())
+        count += next_ones.numel()
+    return math.exp(total / count)
+
+
 BY_NAME: dict[str, MetricFunction] = {
-    each.__name__: each for each in (top1, top5, cosine, rank, edit_distance, iou, cents)
+    each.__name__: each
+    for each in (top1, top5, cosine, rank, edit_distance, iou, cents, perplexity)
 }
 """The metrics by name."""
 
 
 def _pairs(actual: Outputs, expected: Outputs) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [(a[0].float(), e[0].float()) for a, e in zip(actual, expected, strict=True)]
+
+
+def _is_integer(item: object) -> bool:
+    return isinstance(item, torch.Tensor) and item.dtype in (torch.int64, torch.int32)
 
 
 def _mean(
