@@ -17,7 +17,7 @@ from harness.record.cell import Status
 
 
 def of(name: str, actual: Any, expected: Any) -> float:
-    return BY_NAME[name]([[torch.tensor(actual)]], [[torch.tensor(expected)]])
+    return Metric(BY_NAME[name]).compute([[torch.tensor(actual)]], [[torch.tensor(expected)]], [[]])
 
 
 LOGITS = [[0.1, 0.9, 0.0], [0.7, 0.2, 0.1]]
@@ -38,6 +38,25 @@ LOGITS = [[0.1, 0.9, 0.0], [0.7, 0.2, 0.1]]
 )
 def test_a_built_in_metric(name: str, actual: Any, expected: Any, figure: float) -> None:
     assert of(name, actual, expected) == pytest.approx(figure, abs=1e-6)
+
+
+def test_perplexity_is_that_of_the_tokens_of_the_inputs() -> None:
+    metric = Metric(BY_NAME["perplexity"])
+    # The second token has a probability of 1/4, the third of 1/2.
+    logits = torch.tensor([[[0.0, 0, 0, 0], [math.log(3), 0, 0, 0], [9, 0, 0, 0]]])
+    tokens = torch.tensor([[3, 1, 0]])
+    found = metric.compute([[logits]], [[logits]], [[torch.zeros(2), tokens]])
+    assert found == pytest.approx(math.sqrt(8))
+    with pytest.raises(ValueError, match="perplexity needs tokens"):
+        metric.compute([[logits]], [[logits]], [[torch.zeros(1, 3)]])
+
+
+def test_a_function_with_a_third_parameter_gets_the_inputs() -> None:
+    def largest(actual: Outputs, expected: Outputs, inputs: Outputs) -> float:
+        return float(inputs[0][0].numel())
+
+    (value,) = run("xnnpack:fp32", largest).metrics
+    assert value.value == 16 * 8
 
 
 class Classifier(torch.nn.Module):

@@ -120,10 +120,10 @@ def perplexity(actual: Outputs, expected: Outputs, inputs: Outputs) -> float:
     return math.exp(total / count)
 
 
-BY_NAME: dict[str, MetricFunction] = {
-    each.__name__: each
-    for each in (top1, top5, cosine, rank, edit_distance, iou, cents, perplexity)
-}
+_ALL: tuple[MetricFunction, ...] = (
+    top1, top5, cosine, rank, edit_distance, iou, cents, perplexity,
+)  # fmt: skip
+BY_NAME = {each.__name__: each for each in _ALL}
 """The metrics by name."""
 
 
