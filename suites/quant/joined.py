@@ -106,6 +106,31 @@ class _ResidualLinear(Module):
         return result
 
 
+class _Difference(Module):
+    """A difference from a value and what a layer makes of it behind a float operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = Linear(12, 12), Linear(12, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + x
+        result: torch.Tensor = self.outer(y - self.inner(F.silu(y)))
+        return result
+
+
+class _Logits(Module):
+    """A convolution whose result is returned, and its sigmoid."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.conv(x)
+        return logits, torch.sigmoid(logits)
+
+
 class _Gated(Module):
     """A gated MLP: two layers multiplied, then a third."""
 
@@ -195,6 +220,8 @@ CASES: list[Case] = [
         nn_case("int_shared/residual_linear", _ResidualLinear, randn(3, 12)),
         nn_case("int_shared/residual_conv", _Residual, randn(1, 4, 5, 5)),
         nn_case("int_shared/one_input_of_two_layers", _Two, randn(3, 12)),
+        nn_case("int_shared/difference_around_layer", _Difference, randn(3, 12)),
+        nn_case("int_shared/logits_and_sigmoid", _Logits, randn(1, 4, 5, 5)),
     ),
     *on(
         WEIGHTS_ASIDE,

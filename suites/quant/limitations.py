@@ -33,6 +33,28 @@ LIMITATIONS: list[Limitation] = [
     ),
     Limitation(
         target="xnnpack:int8|xnnpack:int8_per_tensor",
+        case="int_shared/logits_and_sigmoid",
+        reason="ChannelsLastTaggedReshapePass.insert_copy_q_dq replaces the dequantized result "
+        "of a convolution for all its readers by a copy in the order of the output. The sigmoid "
+        "computes from the copy, and is permuted as if it had computed in channels-last "
+        "(docs/findings.md). Workaround: return `logits * 1`.",
+        link=_XNNPACK + "_passes/channels_last_tagged_reshape_pass.py",
+        stage="run",
+        error="Attempted to resize a static tensor. Expected shape (1, 4, 5, 5)",
+    ),
+    Limitation(
+        target="xnnpack:int8|xnnpack:int8_per_tensor",
+        case="int_shared/difference_around_layer",
+        reason="The partitioner takes a difference with its dequantize nodes as one group. "
+        "GroupBasedPartitioner checks for cycles where it merges groups, not within a group "
+        "(docs/findings.md). Workaround: `y + self.b(F.silu(y)) * -1`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/backend/"
+        "canonical_partitioners/group_partitioner.py",
+        stage="lower",
+        error="Invalid partition, found dependency cycles",
+    ),
+    Limitation(
+        target="xnnpack:int8|xnnpack:int8_per_tensor",
         case="int_linear/one_layer_twice",
         reason="NodeVisitor.define_tensor returns the value that it created for a node before, "
         "even if another quantization is requested. A bias is quantized in units of input scale "

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from harness.extras.fuzzing.generated_program import ROWS, GeneratedProgram, format_input
+from harness.extras.fuzzing.generated_program import ROWS, GeneratedProgram, format_input, is_layer
 
 MAX_ELEMENTS = 400
 MAX_VALUE = 1e4
@@ -66,8 +66,8 @@ class ProgramBuilder:
         return names[choice % len(names)]
 
     def constant(self, made: str) -> str:
-        """Add a buffer and return the expression that reads it."""
-        name = f"b{len(self.state)}"
+        """Add a buffer, or a layer, and return the expression that reads it."""
+        name = f"{'layer' if is_layer(made) else 'b'}{len(self.state)}"
         self.state[name] = made
         setattr(self.holder, name, eval(made, {"torch": torch}))
         return f"self.{name}"
@@ -85,7 +85,7 @@ class ProgramBuilder:
         except NoSuitableValue:
             return
         name = f"v{len(self.steps)}"
-        step = made if made.lstrip().startswith("self.") else f"{name} = {made}"
+        step = made if made.startswith("self.b") else f"{name} = {made}"
         values, holder = copy.deepcopy(
             (self.values, self.holder)
         )  # one call keeps shared memory shared
@@ -284,7 +284,7 @@ def _constant(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
 
 
 def _buffer(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
-    names = list(builder.state)
+    names = [name for name, made in builder.state.items() if not is_layer(made)]
     if b % 3 == 0 or not names:
         value = builder.pick(a, lambda value: _is_float(value) and value.shape[:1] != (ROWS,))
         made = f"torch.zeros({tuple(builder.values[value].shape)})"
@@ -293,6 +293,20 @@ def _buffer(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
             buffer, value
         )
     return f"torch.mul(self.{names[a % len(names)]}, 2.0)"
+
+
+def _layer(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
+    """Call a layer: a new one, or one that the program has already called."""
+    value = builder.pick(a, lambda value: _is_float(value) and value.dim() > 0)
+    shape = builder.values[value].shape
+    made = f"torch.nn.Linear({shape[-1]}, {(4, shape[-1])[b % 2]})"
+    if c % 4 == 1 and len(shape) in (3, 4):
+        made = f"torch.nn.Conv{len(shape) - 2}d({shape[1]}, 4, 3, padding=1)"
+    elif c % 4 == 2:
+        made = f"torch.nn.LayerNorm({shape[-1]})"
+    known = [name for name, other in builder.state.items() if other == made]
+    layer = f"self.{known[0]}" if c % 4 == 3 and known else builder.constant(made)
+    return f"{layer}({value})"
 
 
 def _random(builder: ProgramBuilder, a: int, b: int, c: int) -> str:
@@ -326,6 +340,6 @@ Rule = Callable[[ProgramBuilder, int, int, int], str]
 RULES: tuple[Rule, ...] = (
     _nothing, _binary, _unary, _with_scalar, _view, _reduction, _binary, _in_place, _cast, _matmul,
     _joined, _constant, _view, _buffer, _random, _with_scalar, _unary, _attention, _conditional,
-    _again, _scaled, _again, _scaled,
+    _again, _scaled, _again, _scaled, _layer, _layer,
 )  # fmt: skip
 """The rules; frequent ones are listed twice."""

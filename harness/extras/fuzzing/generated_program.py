@@ -22,7 +22,7 @@ class GeneratedProgram:
 
     Attributes:
         inputs: expressions that create the inputs ``x0``, ``x1``, ...
-        state: expressions that create the buffers, by name.
+        state: expressions that create the buffers and the layers, by name.
         steps: statements of ``forward``.
         returns: names of the returned values.
         is_dynamic: whether the first dimension of inputs with ``ROWS`` rows is dynamic.
@@ -42,9 +42,7 @@ class GeneratedProgram:
         lines = ["class Found(torch.nn.Module):"]
         if self.state:
             lines += ["    def __init__(self):", "        super().__init__()"]
-            lines += [
-                f"        self.register_buffer({name!r}, {made})" for name, made in self.state
-            ]
+            lines += [f"        {_assign(name, made)}" for name, made in self.state]
             lines.append("")
         names = ", ".join(["self", *(f"x{index}" for index in range(len(self.inputs)))])
         lines.append(f"    def forward({names}):")
@@ -113,6 +111,17 @@ class GeneratedProgram:
 
     def _has_rows(self, made: str) -> bool:
         return f"({ROWS}" in made
+
+
+def is_layer(made: str) -> bool:
+    """Return whether an expression of the state creates a layer, not a buffer."""
+    return made.startswith("torch.nn.")
+
+
+def _assign(name: str, made: str) -> str:
+    if is_layer(made):
+        return f"self.{name} = {made}"
+    return f"self.register_buffer({name!r}, {made})"
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
