@@ -340,10 +340,18 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         if self.is_quantized_by_program(operator, args):
             return OperatorMode.quantize(self, operator, args, kwargs)
         self.has_requantized = True
-        off = self.noise.draw_signs(args[0].shape) * self.precision.requantization
+        off = self.noise.draw_signs(args[0].shape) * self._get_share(args[0].numel())
         moved = args[0].double() + off * scale
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
         return self._follow(args[:1], codes)
+
+    def _get_share(self, elements: int) -> float:
+        """Return how far numbers of a tensor are from exact, in steps.
+
+        At least so far that about one of them gets another code: the whole output may depend on
+        a tensor of few codes, one of which may be near a tie on the target.
+        """
+        return max(self.precision.requantization, 0.5 / max(1, elements))
 
     def decode(self, operator: Operator, args: Args) -> torch.Tensor:
         """Decode, and remember the step of the codes."""
