@@ -34,8 +34,8 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
 
     Each shrunk program becomes a file with a case, which conform repro CELL --suites OUT runs
     again. A program counts as already found if it contains the operators of a smaller one and
-    fails the same way. Known issues are ignored. Exit code 0 if no program is red, 1 if one is, 2
-    if the search could not run.
+    fails the same way. Programs that show a known issue are listed with its cause. Exit code 0 if
+    no program is red for another reason, 1 if one is, 2 if the search could not run.
     """
     from rich.console import Console
     from rich.live import Live
@@ -68,14 +68,20 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
             live.console.print(f"{report.target}: {report.message[:200]}", markup=False)
     console = Console()
     if found:
-        table = Table(title=f"{len(found)} found", title_justify="left", header_style="bold")
-        for column in ("case", "target", "steps", "problem"):
+        known = sum(bool(report.known) for report in found)
+        title = f"{len(found)} found, {known} with a known issue"
+        table = Table(title=title, title_justify="left", header_style="bold")
+        for column in ("case", "target", "steps", "problem", "known issue"):
             table.add_column(column, overflow="fold")
-        for report in found:
-            table.add_row(report.name, report.target, str(report.step_count), report.message[:160])
+        for report in sorted(found, key=lambda report: bool(report.known)):
+            cause = report.known[0][:120] if report.known else ""
+            table.add_row(
+                *map(Text, (report.name, report.target, str(report.step_count))),
+                *map(Text, (report.message[:160], cause)),
+            )
         console.print(table)
         again = f"conform repro {cell_id(found[0].name, found[0].target)} --suites {out}"
         console.print(f"run one again: {again}", markup=False, highlight=False, soft_wrap=True)
     names = ", ".join(map(str, chosen))
     console.print(f"{tried} programs tried on {names}", markup=False, highlight=False)
-    sys.exit(1 if found else 0)
+    sys.exit(1 if any(not report.known for report in found) else 0)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.search import Finding, Problem
+from harness.model import registry
 from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
+from harness.pipeline.tester import Tester
 from harness.record.cell import Status
 from harness.record.target import Target
+from harness.tracing.divergence import trace_cell
+from harness.tracing.trace_result import add_trace
 
 
 class CellJudge:
@@ -51,6 +55,33 @@ class CellJudge:
             self._targets = [target]
             return Problem(kind, f"{cell.status.value} at {cell.stage}: {error}", str(target))
         return None
+
+
+def find_known_causes(program: GeneratedProgram, target: Target, seed: int) -> list[str]:
+    """Return the causes of the known issues that a program shows on a target.
+
+    Args:
+        program: a program that is red there.
+        target: the target.
+        seed: run seed.
+    """
+    ran: list[Tester] = []
+    failed: list[Tester] = []
+    options = CellOptions(
+        continue_past_defects=False, on_compared=ran.append, on_failure=failed.append
+    )
+    case = program.make_case()
+    cell = run_cell(case, target, seed=seed, options=options)
+    traced = trace_cell(
+        cell,
+        case,
+        finished_tester=ran[0] if ran else None,
+        failed_tester=failed[0] if failed else None,
+        search_failures=True,
+    )
+    cell = cell if traced is None else add_trace(cell, traced)
+    registry.note_known_issues(cell)
+    return [issue.cause for issue in cell.known_issues]
 
 
 _IGNORED_STAGES = ("build", "export", "reference")

@@ -46,6 +46,7 @@ class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         called_names: functions and methods that it calls.
         text: a file with the program as a case.
         tried: number of programs judged so far.
+        known: causes of the known issues that it shows.
     """
 
     name: str
@@ -56,6 +57,7 @@ class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     called_names: list[str]
     text: str
     tried: int
+    known: list[str] = []
 
 
 FuzzEvent = ProgramStarted | FoundProgram | Outcome

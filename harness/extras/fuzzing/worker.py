@@ -9,11 +9,12 @@ import msgspec
 import torch
 
 from harness.extras.fuzzing.generated_program import GeneratedProgram
-from harness.extras.fuzzing.judges import CellJudge, KnownProblem
+from harness.extras.fuzzing.judges import CellJudge, KnownProblem, find_known_causes
 from harness.extras.fuzzing.messages import FoundProgram, FuzzRequest, ProgramStarted
 from harness.extras.fuzzing.search import Finding, Problem, find_wrong_program
 from harness.model.selection import parse_targets
 from harness.pipeline import speed
+from harness.record.target import Target
 from harness.vendors.quiet import silence_vendors
 from harness.workers.protocol import Finished
 from harness.workers.served import Send
@@ -47,7 +48,8 @@ def _run_request(request: FuzzRequest, send: Send) -> None:
         tried, seed = tried + count, seed + 1
         if found is not None:
             known.append(KnownProblem.from_finding(found))
-            send(_report(found, tried))
+            causes = find_known_causes(found.program, Target.parse(found.problem.target), seed=0)
+            send(_report(found, tried, causes))
 
 
 class _AnnouncingJudge:
@@ -69,7 +71,7 @@ class _AnnouncingJudge:
         return self._judge(program)
 
 
-def _report(found: Finding, tried: int) -> FoundProgram:
+def _report(found: Finding, tried: int, causes: list[str]) -> FoundProgram:
     program, problem = found.program, found.problem
     return FoundProgram(
         name=program.case_name(problem.target),
@@ -80,4 +82,5 @@ def _report(found: Finding, tried: int) -> FoundProgram:
         called_names=sorted(program.called_names),
         text=program.to_suite_file(problem.target, f"{problem.target}: {problem.message}"),
         tried=tried,
+        known=causes,
     )
