@@ -39,8 +39,8 @@ FP_PRECISION = Precision(
     division_roundings=3.0,
 )
 # RESCALE takes a multiplier of 31 bits, and a sum of int8 products is exact. Arm fuses a RESCALE to
-# int8 and the next one to int32 between sums (FuseConsecutiveRescalesPass), and rescales the
-# operands of a maximum or minimum before it: these operands are up to half a step off.
+# int8 and the next one to int32 between sums (FuseConsecutiveRescalesPass), and brings the operands
+# of a maximum or minimum to the smaller scale before it (InsertRescaleInt32Pass).
 INT_PRECISION = Precision(
     safety=2.0,
     samples=16,

@@ -41,8 +41,8 @@ class Precision:
             0 where that is not known. Codes are then judged one by one only
             (:mod:`harness.numerics.formats.joint_errors`).
         fused_requantizations: operations, by ATen name, between which the target may leave out a
-            requantization: an operand that another of them computed is then not rounded. Of a
-            maximum or minimum, the operand with the smaller step is rounded to the larger one.
+            requantization: an operand that another of them computed is then not rounded. The
+            operands of a maximum or minimum are rounded to multiples of the smaller step.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """

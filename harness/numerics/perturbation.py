@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
@@ -38,8 +38,6 @@ from harness.numerics.formats.quantization_steps import (
 from harness.numerics.kernels.products import compute
 from harness.numerics.operators import Operator, OperatorMode
 from harness.numerics.perturbed_sums import PerturbedSums
-
-Result = TypeVar("Result")
 
 _FLOAT16_UNIT = unit_roundoff(torch.float16)
 _FLOAT16_SMALLEST = torch.finfo(torch.float16).tiny
@@ -322,15 +320,17 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
 class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
     """A float64 run in which only numbers near a tie are requantized to a neighbouring code.
 
-    Operands of ``Precision.fused_requantizations`` may lack their last rounding, or have one more.
+    Between ``Precision.fused_requantizations`` the first run leaves out every requantization that a
+    target may leave out, the second none, and the others some.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # By dequantized value, the step that it was rounded to.
         self._steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
-        # Results of these operations, and what follows from them without arithmetic.
-        self._fusible: MutableMapping[torch.Tensor, bool] = WeakIdKeyDictionary()
+        # By what follows from a fused operation, its value without the roundings since then; None
+        # for the value itself.
+        self._unrounded: MutableMapping[torch.Tensor, torch.Tensor | None] = WeakIdKeyDictionary()
 
     def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
         """Quantize numbers that are off by ``Precision.requantization`` steps."""
@@ -343,7 +343,10 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         off = self.noise.draw_signs(args[0].shape) * self._get_share(args[0].numel())
         moved = args[0].double() + off * scale
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
-        return self._follow(args[:1], codes)
+        if args[0] in self._unrounded and isinstance(scale, float):
+            ends = [(code - args[2]) * scale for code in get_code_range(operator.name, args)]
+            self._unrounded[codes] = self._get_unrounded(args[0]).double().clamp(*ends)
+        return codes
 
     def _get_share(self, elements: int) -> float:
         """Return how far numbers of a tensor are from exact, in steps.
@@ -358,49 +361,43 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         values = super().decode(operator, args)
         if isinstance(args[1], float):
             self._steps[values] = args[1]
-        return self._follow(args[:1], values)
+        if args[0] in self._unrounded:
+            self._unrounded[values] = self._unrounded[args[0]]
+        return values
 
     def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
         """Run one operation, on numbers that the target did not round where it fuses that."""
-        if operator.name not in self.precision.fused_requantizations:
-            out = super().run_primitive(operator, args, kwargs)
-            is_exact = self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
-            return self._follow(args, out) if is_exact else out
-        out = super().run_primitive(operator, self._move_operands(operator.name, args), kwargs)
-        if isinstance(out, torch.Tensor):
-            self._fusible[out] = True
+        name = operator.name
+        if name in self.precision.fused_requantizations:
+            out = super().run_primitive(operator, self._fuse(name, args), kwargs)
+            if isinstance(out, torch.Tensor):
+                self._unrounded[out] = None
+            return out
+        out = super().run_primitive(operator, args, kwargs)
+        kind = self.get_rounding_kind(operator, args, kwargs)
+        if kind is RoundingKind.EXACT and isinstance(out, torch.Tensor) and not operator.is_mutable:
+            given = [item for item in leaves(args) if isinstance(item, torch.Tensor)]
+            if any(item in self._unrounded for item in given):
+                unrounded = map_leaves(self._get_unrounded, args)
+                self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
         return out
 
-    def _follow(self, sources: Any, result: Result) -> Result:
-        """Note where a result comes from; return it."""
-        tensors = [item for item in leaves(sources) if isinstance(item, torch.Tensor)]
-        if isinstance(result, torch.Tensor):
-            if any(item in self._fusible for item in tensors):
-                self._fusible[result] = True
-            steps = [self._steps[item] for item in tensors if item in self._steps]
-            if steps and result not in self._steps:
-                self._steps[result] = max(steps)
-        return result
+    def _get_unrounded(self, item: Any) -> Any:
+        found = self._unrounded.get(item) if isinstance(item, torch.Tensor) else None
+        return item if found is None else found
 
-    def _move_operands(self, name: str, args: Args) -> Args:
-        """Move operands by the rounding that the target leaves out or adds: half a step."""
-        steps = [self._steps.get(item, 0.0) for item in args if isinstance(item, torch.Tensor)]
-
-        def move(item: Any) -> Any:
-            if not isinstance(item, torch.Tensor) or item not in self._steps:
-                return item
-            step = self._steps[item]
-            if name in _COMPARED:
-                # The operand with the smaller step is rounded to the larger one's.
-                off = max(steps) if step < max(steps) else 0.0
-            else:
-                off = step if item in self._fusible else 0.0
-            if not off:
-                return item
-            size = torch.full_like(item, off / 2, dtype=torch.float64)
-            return item + self.noise.draw_uniform(size)
-
-        return tuple(map(move, args))
+    def _fuse(self, name: str, args: Args) -> Args:
+        """Return the operands as the target has them, in the runs in which it fuses them."""
+        fuses_some = self._sample > 1 and float(self.noise.draw_signs(torch.Size([1]))) > 0
+        if not (self._sample == 0 or fuses_some):
+            return args
+        if name not in _COMPARED:
+            return tuple(map(self._get_unrounded, args))
+        steps = [self._steps[item] for item in args if item in self._steps]
+        if len(steps) < len(args):
+            return args
+        # Both are brought to the smaller step.
+        return tuple((item / min(steps)).round_() * min(steps) for item in args)
 
 
 # Operations that compare codes of one scale.
