@@ -111,7 +111,7 @@ def find_modules(
     low, high = 0, len(ranked)
     reached = measure(ranked)
     if reached < wanted_db:
-        return list(ranked), reached
+        return _drop_inner(ranked), reached
     while high - low > 1:
         middle = (low + high) // 2
         if (tried := measure(ranked[:middle])) >= wanted_db:
@@ -123,7 +123,12 @@ def find_modules(
         rest = [other for other in kept if other != name]
         if (tried := measure(rest)) >= wanted_db:
             kept, reached = rest, tried
-    return kept, reached
+    return _drop_inner(kept), reached
+
+
+def _drop_inner(names: Sequence[str]) -> list[str]:
+    """Return the modules that are not inside of another one."""
+    return [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
 
 
 def _find_module(place: Place) -> str:
