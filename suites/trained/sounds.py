@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from collections.abc import Callable, Sequence
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,10 +24,7 @@ SENTENCES = (
     "Please call Stella, and ask her to bring these things from the store.",
 )
 
-_Callback = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
-)
-_RETRIEVAL, _CHARACTERS, _UTF8 = 1, 1, 1  # espeak-ng's speak_lib.h
+_SYNTHESIZER = Path(__file__).with_name("synthesizer.py")
 
 
 @functools.cache
@@ -39,38 +38,18 @@ def speak(text: str, voice: str = "en-us") -> torch.Tensor:
     Returns:
         Samples from -1 to 1, float32 of shape (samples,).
     """
+    import espeakng_loader
     from scipy.signal import resample_poly
 
-    library, rate = _start()
-    pieces: list[np.ndarray] = []
-
-    def keep(samples: Sequence[int], count: int, _events: object) -> int:
-        if samples and count:
-            pieces.append(np.ctypeslib.as_array(samples, (count,)).copy())
-        return 0
-
-    callback = _Callback(keep)
-    library.espeak_SetSynthCallback(callback)
-    if library.espeak_SetVoiceByName(voice.encode()):
-        raise ValueError(f"espeak-ng has no voice {voice!r}")
-    data = text.encode() + b"\0"
-    library.espeak_Synth(data, len(data), 0, _CHARACTERS, 0, _UTF8, None, None)
-    library.espeak_Synchronize()
-    samples = np.concatenate(pieces).astype(np.float64) / 2**15
-    return torch.from_numpy(resample_poly(samples, RATE, rate)).float()
-
-
-@functools.cache
-def _start() -> tuple[ctypes.CDLL, int]:
-    """Load espeak-ng; returns it and its sample rate."""
-    import espeakng_loader
-
-    library = ctypes.CDLL(espeakng_loader.get_library_path())
-    path = str(espeakng_loader.get_data_path()).removesuffix("/espeak-ng-data")
-    rate = library.espeak_Initialize(_RETRIEVAL, 0, path.encode(), 0)
-    if rate <= 0:
-        raise OSError(f"espeak-ng does not find its data in {path}")
-    return library, rate
+    data = str(espeakng_loader.get_data_path()).removesuffix("/espeak-ng-data")
+    made = subprocess.run(
+        [sys.executable, _SYNTHESIZER, espeakng_loader.get_library_path(), data, voice, text],
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    rate, _, samples = made.stdout.partition(b"\n")
+    numbers = np.frombuffer(samples, np.int16).astype(np.float64) / 2**15
+    return torch.from_numpy(resample_poly(numbers, RATE, int(rate))).float()
 
 
 def make_tone(frequency: float, samples: int, harmonics: int = 6) -> torch.Tensor:

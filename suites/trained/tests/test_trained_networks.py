@@ -7,7 +7,7 @@ import torch
 
 from harness.model.case import Built, Case
 from harness.vendors.versions import describe_missing_packages
-from suites.trained import images, pitch, sentences, voices
+from suites.trained import images, pitch, sentences, sounds, voices
 
 _CASES = {case.name: case for module in (images, pitch, sentences, voices) for case in module.CASES}
 
@@ -69,6 +69,15 @@ def test_pitch_is_that_of_the_tones(name: str, lowest: float, step: float) -> No
         cents = lowest + step * pitch.decode(activations)
         found = 10 * 2 ** (cents / 1200)
         assert found.median().item() == pytest.approx(frequency, rel=0.01)
+
+
+def test_breath_is_the_same_each_time() -> None:
+    if missing := describe_missing_packages(sounds.REQUIRED):
+        pytest.skip(missing)
+    once = sounds.speak(sounds.SENTENCES[0], "en-us+whisper")
+    sounds.speak(sounds.SENTENCES[1], "en-us+f2")
+    sounds.speak.cache_clear()
+    assert torch.equal(sounds.speak(sounds.SENTENCES[0], "en-us+whisper"), once)
 
 
 def test_sentences_of_the_same_meaning_are_the_nearest() -> None:
