@@ -88,15 +88,16 @@ class RecipeChanges:
 
     def _keep_float(self, target: Target, recipe: Recipe) -> Recipe:
         make, keep = recipe.quantizer, recipe.keep_float
-        if not self.keep_float or (make is None and recipe.quantize_weights is None):
+        if not self.keep_float:
             return recipe
-        if recipe.quantize_weights is not None:
-            convert = recipe.quantize_weights
+        if (convert := recipe.quantize_weights) is not None:
             return replace(
                 recipe,
                 quantize_weights=lambda module: convert_others(module, convert, self.keep_float),
             )
-        if make is None or keep is None:
+        if make is None:
+            return recipe
+        if keep is None:
             raise UsageError(f"{target} cannot leave modules in float (--keep-float)")
         return replace(recipe, quantizer=lambda: keep(make(), self.keep_float))
 

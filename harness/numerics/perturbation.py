@@ -351,8 +351,8 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
     def _get_share(self, elements: int) -> float:
         """Return how far numbers of a tensor are from exact, in steps.
 
-        At least so far that about one of them gets another code: the whole output may depend on
-        a tensor of few codes, one of which may be near a tie on the target.
+        In a small tensor the distance is large enough to change about one code, because the whole
+        output may depend on a few codes, and the target may round one of them the other way.
         """
         return max(self.precision.requantization, 0.5 / max(1, elements))
 
@@ -374,12 +374,15 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
                 self._unrounded[out] = None
             return out
         out = super().run_primitive(operator, args, kwargs)
-        kind = self.get_rounding_kind(operator, args, kwargs)
-        if kind is RoundingKind.EXACT and isinstance(out, torch.Tensor) and not operator.is_mutable:
-            given = [item for item in leaves(args) if isinstance(item, torch.Tensor)]
-            if any(item in self._unrounded for item in given):
-                unrounded = map_leaves(self._get_unrounded, args)
-                self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
+        given = (item for item in leaves(args) if isinstance(item, torch.Tensor))
+        if (
+            isinstance(out, torch.Tensor)
+            and not operator.is_mutable
+            and any(item in self._unrounded for item in given)
+            and self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
+        ):
+            unrounded = map_leaves(self._get_unrounded, args)
+            self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
         return out
 
     def _get_unrounded(self, item: Any) -> Any:

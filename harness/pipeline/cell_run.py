@@ -351,8 +351,7 @@ class CellRun:
                 for index, tensor in enumerate(outputs)
                 if isinstance(tensor, torch.Tensor) and tensor.is_floating_point()
             ]
-        if tester.quality is None:
-            tester.quality = tester.measure_weight_quality()
+        tester.measure_weight_quality()
         self.metrics = tester.measure_metrics()
         problem, self.severity = verdict.problem, verdict.severity
         if options.compare_runtimes and self.runtime == "native" and self.delegation.delegates:

@@ -44,11 +44,13 @@ class ExecutionStages(FormChecks):
 
     Attributes:
         backend: the target's backend.
+        quality: how far the quantized model is from the float model; None if not measured.
         sizes: sizes of the calls, where dimensions vary and :meth:`Tester.add_sizes` was called.
     """
 
     backend: Backend
     sizes: ExecutedSizes
+    quality: Quality | None
     _alteration_check: AlterationCheck
 
     def run(self, calls: Sequence[CallInputs] | None = None, *, steady: bool = False) -> Self:
@@ -122,20 +124,21 @@ class ExecutionStages(FormChecks):
         self._artifacts.put("compare", verdict)
         return self
 
-    def measure_weight_quality(self) -> Quality | None:
-        """Compare the model whose weights were quantized before export with the float model.
+    def measure_weight_quality(self) -> None:
+        """Set :attr:`quality` of a model whose weights were quantized before export.
 
-        After :meth:`run`. None where the recipe quantizes no weights, or outputs are random.
+        After :meth:`run`. Does nothing where the recipe quantizes no weights, or outputs are
+        random.
         """
         converted, convert = self._artifacts.quantize_weights, self.recipe.quantize_weights
         if converted is None or convert is None or self.case.random_outputs:
-            return None
+            return
         calls = self._artifacts.need("run", "measure_weight_quality").calls
         model = self.built.module
         with self._stage("reference"):
             layers = ConvertedLayers(model, converted, convert, self._runs.seed)
             returned, expected = self._runs(self.reference_module, calls), self._runs(model, calls)
-            return layers.measure(returned, expected, self._quality_options, calls)
+            self.quality = layers.measure(returned, expected, self._quality_options, calls)
 
     def measure_metrics(self) -> list[MetricValue]:
         """Compute the metrics of the case; after :meth:`run`. Empty if it has none.

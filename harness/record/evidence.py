@@ -95,9 +95,10 @@ class MetricValue(msgspec.Struct, frozen=True, kw_only=True):
         limits = [f"at least {self.at_least:g}"] if self.at_least is not None else []
         limits += [f"at most {self.at_most:g}"] if self.at_most is not None else []
         limit = f"; {' and '.join(limits)} is required" if limits else ""
-        if self.is_degraded:
-            side = "below" if self.degraded_below is not None else "above"
-            limit += f"; degraded {side} {getattr(self, f'degraded_{side}'):g}"
+        if not self._is_within(self.degraded_below, None):
+            limit += f"; degraded below {self.degraded_below:g}"
+        if not self._is_within(None, self.degraded_above):
+            limit += f"; degraded above {self.degraded_above:g}"
         return f"{self.name} is {self.value:.4g} ({self.model:.4g} in the model{graph}){limit}"
 
 

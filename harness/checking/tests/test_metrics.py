@@ -101,6 +101,8 @@ def test_a_target_beyond_a_limit_of_degradation_is_a_degraded_pass() -> None:
     assert str(cell.metrics[0]).endswith("; degraded below 1")
     assert Cell.from_json(cell.to_json()).is_degraded
     assert not run("tosa:int", Metric(BY_NAME["cosine"], degraded_above=1.0)).is_degraded
+    both = Metric(BY_NAME["cosine"], degraded_below=0.5, degraded_above=0.75)
+    assert str(run("tosa:int", both).metrics[0]).endswith("; degraded above 0.75")
 
 
 def test_a_limit_that_is_nan_is_refused() -> None:

@@ -24,7 +24,7 @@ _SAFETY = 4.0
 _LEFT_OUT = 4
 # Share of the elements that may be a step off for other reasons.
 _SHARE = 0.02
-# Elements of a slice that is judged by itself: those that are left out are at most 8 % of it.
+# The smallest slice that is judged on its own: the elements that are left out are 8 % of it.
 _LEAST_ELEMENTS = 48
 # Steps change an output by more than this share of it. Below, float operations alone computed it.
 _LEAST_SHARE = 1e-4
@@ -45,9 +45,9 @@ class JointErrors:
     def __init__(self, truth: torch.Tensor, step: float | None) -> None:
         self._truth = truth
         self._is_code = step is not None
-        none = self._compute_errors(truth)
-        self._steps = [torch.full_like(each, step or 0.0) for each in none]
-        self._largest = none
+        sizes = [1, *(truth.shape[dim] for dim in self._list_dims())]
+        self._steps = [truth.new_full((size,), step or 0.0) for size in sizes]
+        self._largest = [truth.new_zeros(size) for size in sizes]
 
     def add_steps(self, run: torch.Tensor) -> None:
         """Add the output of a run in which every requantization is off by a step."""

@@ -29,7 +29,6 @@ Convert = Callable[[nn.Module], nn.Module]
 
 # Inputs of a layer whose conversion is tried; an error in the root mean square needs no more.
 _ROWS = 64
-_CONVOLUTIONS = {nn.Conv1d: 1, nn.Conv2d: 2, nn.Conv3d: 3}
 
 
 class ConvertedLayers:
@@ -201,11 +200,9 @@ def _draw_inputs(layer: nn.Module) -> torch.Tensor | None:
         return torch.arange(min(_ROWS, layer.num_embeddings))
     if isinstance(layer, nn.Linear):
         return torch.randn(_ROWS, layer.in_features, dtype=weight.dtype)
-    for kind, dims in _CONVOLUTIONS.items():
-        if isinstance(layer, kind):
-            sizes = [4 * size for size in layer.kernel_size]
-            assert len(sizes) == dims
-            return torch.randn(1, layer.in_channels, *sizes, dtype=weight.dtype)
+    if isinstance(layer, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
+        sizes = [4 * size for size in layer.kernel_size]
+        return torch.randn(1, layer.in_channels, *sizes, dtype=weight.dtype)
     return None
 
 

@@ -66,8 +66,9 @@ def find_regressions(
     yield from _severity(before, after)
     if before.executed and after.executed:
         yield from _numerics(before, after, limits)
-        for name in before.metrics.keys() & after.metrics.keys():
-            yield from _metric(name, before.metrics[name], after.metrics[name], limits)
+        for name, old in before.metrics.items():
+            if name in after.metrics:
+                yield from _metric(name, old, after.metrics[name], limits)
         if times and before.seconds is not None and after.seconds is not None:
             yield from _time(before.seconds, after.seconds, limits)
 
