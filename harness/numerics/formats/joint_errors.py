@@ -12,7 +12,6 @@ Its limit comes from runs of their own (``RequantizedMode`` of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
@@ -67,7 +66,7 @@ class JointErrors:
         Returns:
             Error, limit, and place (empty for the whole tensor) where the error uses most of it.
         """
-        worst = (0.0, 1.0, "")
+        worst, most = (0.0, 1.0, ""), 0.0
         least = 0.0 if self._is_code else _LEAST_SHARE * float(self._truth.square().mean().sqrt())
         for dim, error, largest, step in zip(
             [None, *self._list_dims()],
@@ -77,10 +76,14 @@ class JointErrors:
             strict=True,
         ):
             limit = (largest.square() * _SAFETY**2 + step.square() * _SHARE).sqrt()
-            used = torch.where(step > least, (error / limit).nan_to_num(nan=math.inf), 0.0)
+            # NaN is wrong by the bound of its element.
+            used = torch.where(step > least, error / limit, 0.0).nan_to_num(nan=0.0)
             at = int(used.argmax())
-            if float(error[at]) * worst[1] > worst[0] * float(limit[at]) and used[at] > 0:
-                place = "" if dim is None else f"index {at} of dimension {dim}"
+            if float(used[at]) > most:
+                most, place = (
+                    float(used[at]),
+                    "" if dim is None else f"index {at} of dimension {dim}",
+                )
                 worst = float(error[at] / step[at]), float(limit[at] / step[at]), place
         return worst
 
