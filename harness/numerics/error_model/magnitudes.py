@@ -39,11 +39,14 @@ class Reduction:
             None where the error is relative to the result itself.
         repeated: how many terms repeat their predecessors, float64, broadcasting with the
             outputs; None for none. Their rounding errors have one sign.
+        errors_per_repeat: errors of one sign that a repeated term adds: 2 in a product, its own
+            rounding and that of its equal factors.
     """
 
     terms: int | torch.Tensor
     magnitudes: list[torch.Tensor] | None
     repeated: torch.Tensor | None
+    errors_per_repeat: int = 1
 
     def count_roundings(self, exact_terms: int = 1) -> float | torch.Tensor:
         """Return the error of the sum in roundings of its magnitude, the last one included.
@@ -54,12 +57,16 @@ class Reduction:
         if isinstance(self.terms, torch.Tensor):  # the first is a copy and does not round
             added = self.terms - 1
             error = torch.minimum(added, _SUM_LAMBDA * added.sqrt())
-            return error if self.repeated is None else (error + self.repeated).minimum(added)
+            if self.repeated is None:
+                return error
+            repeated = self.repeated * self.errors_per_repeat
+            return (error + repeated).minimum(added * self.errors_per_repeat)
         length = -(-self.terms // exact_terms)
         independent = min(float(length), _SUM_LAMBDA * math.sqrt(length))
         if self.repeated is None or independent == length:
             return independent + 1
-        return (self.repeated / exact_terms + independent).clamp_max(float(length)) + 1
+        repeated = self.repeated * self.errors_per_repeat / exact_terms
+        return (repeated + independent).clamp_max(float(length * self.errors_per_repeat)) + 1
 
 
 @dataclass(frozen=True)
@@ -117,11 +124,10 @@ def analyze_reduction(
     if not result:
         return Reduction(1, None, None)
     count = max(1, rule.count_terms(args, result[0]))
-    if rule.is_relative(args):
-        return Reduction(count, None, None)
     repeated = rule.find_repeated(args) if count > LAMBDA**2 else None
-    magnitudes = [item.abs() for item in result]
-    if repeated is not None:
+    is_relative = rule.is_relative(args)
+    magnitudes = None if is_relative else [item.abs() for item in result]
+    if repeated is not None and magnitudes is not None:
         quantum = 1.0 / count if rule.is_mean else 1.0
         if _is_exact_sum(args, quantum, magnitudes[0], unit):
             repeated = None
@@ -129,8 +135,8 @@ def analyze_reduction(
         shape = [1] * args[0].dim()
         shape[args[1]] = -1
         running = torch.arange(1, count + 1, dtype=torch.float64).reshape(shape)
-        return Reduction(running, magnitudes, repeated)
-    return Reduction(count, magnitudes, repeated)
+        return Reduction(running, magnitudes, repeated, 1 + is_relative)
+    return Reduction(count, magnitudes, repeated, 1 + is_relative)
 
 
 def _absolute_sums(

@@ -100,6 +100,15 @@ def count_if_all_equal(args: Args) -> torch.Tensor | None:
     return None
 
 
+def count_all(args: Args) -> torch.Tensor:
+    """Count all factors of a product as repeated.
+
+    Factors of few different values have few different rounding errors. In a sum of terms of one
+    sign these are never more than the error of one term; in a product they add up.
+    """
+    return torch.tensor(math.inf, dtype=torch.float64)
+
+
 def count_repeated_products(
     args: Args, *, first: int, across: int, batches: bool
 ) -> torch.Tensor | None:

@@ -417,3 +417,25 @@ def test_subnormal_numbers_of_float16_are_rounded_to_their_steps() -> None:
     assert judge(cast, small.half().float())
     step = 2.0**-24
     assert not judge(cast, small.half().float() + 2 * step)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("value", [3e-3, -7.7e-3, 1e-4])
+def test_equal_factors_round_alike(dtype: torch.dtype, value: float) -> None:
+    """700 roundings of one sign: of the computed factor, and of each product."""
+    x = torch.full((1, 700), value, dtype=dtype)
+    for function in (torch.prod, torch.cumprod):
+        found = reference(lambda x, f=function: f(x * 1.0001 + 1, 1), x)  # type: ignore[misc]
+        assert compare(found.eager, found).passed, function.__name__
+    exact = reference(lambda x: (x * 1.0001 + 1).cumprod(1), x.float())
+    assert not judge(exact, exact.eager[0][0] * 1.001)
+
+
+def test_equal_elements_still_differ_by_their_bounds() -> None:
+    """A result that is one number has one error in most runs, but not in all."""
+    x = torch.full((4, 50), 0.1)
+    found = reference(lambda x: (x * 0.3).sum(1), x)
+    assert compare(found.eager, found).passed
+    assert not judge(found, found.eager[0][0] * 1.0001)
+    difference = reference(lambda x: x * 0.3 - (x * 0.3).mean(), x)
+    assert judge(difference, difference.eager[0][0] + 1e-9)
