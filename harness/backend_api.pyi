@@ -30,6 +30,8 @@ from .model.backend import (
     KnowsIssues as KnowsIssues,
     KnowsLimitations as KnowsLimitations,
     LoadsDelegates as LoadsDelegates,
+    LoweringCode as LoweringCode,
+    NamesLoweringCode as NamesLoweringCode,
     OffersPasses as OffersPasses,
     OffersSettings as OffersSettings,
     PayloadConstants as PayloadConstants,

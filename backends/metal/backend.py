@@ -16,6 +16,7 @@ from harness.backend_api import (
     Availability,
     Execution,
     InspectedCell,
+    LoweringCode,
     Precision,
     Recipe,
     Script,
@@ -136,6 +137,15 @@ class Metal:
 
     name = "metal"
     delegate = DELEGATE
+    lowering_code = LoweringCode(
+        (
+            "executorch.backends.apple.metal",
+            "executorch.backends.aoti",
+            "torch._inductor.codegen.mps",
+            "torch._inductor.codegen.mps_device_op_overrides",
+            "torch._inductor.codegen.cpp_wrapper_mps",
+        )
+    )
     # Not fp16: the runtime refuses float16 tensors (validate_dtype in runtime/shims/utils.cpp).
     recipes = {
         "fp32": _make_recipe("fp32", FLOAT32),

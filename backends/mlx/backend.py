@@ -19,6 +19,7 @@ from harness.backend_api import (
     InspectedCell,
     KnownPass,
     Lowered,
+    LoweringCode,
     Precision,
     Recipe,
     Script,
@@ -214,6 +215,14 @@ class Mlx:
 
     name = "mlx"
     delegate = DELEGATE
+    lowering_code = LoweringCode(
+        ("executorch.backends.mlx",),
+        # Tools; the generator of the schema's code runs when the wheel is built.
+        excluded=tuple(
+            f"executorch.backends.mlx.{name}"
+            for name in ("examples", "pte_inspector", "serialization.generate")
+        ),
+    )
     passes = _PASSES
     recipes = {
         "fp32": _make_recipe("fp32", FLOAT32),

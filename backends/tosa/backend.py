@@ -10,7 +10,7 @@ from backends.tosa.passes import PASSES
 from backends.tosa.recipes import RECIPES
 from backends.tosa.settings import SETTINGS
 from harness import Inputs
-from harness.backend_api import Availability, Execution
+from harness.backend_api import Availability, Execution, LoweringCode
 
 if TYPE_CHECKING:
     from harness.backend_api import DelegateLoader, DelegatePayload, PayloadConstants, Program
@@ -25,6 +25,14 @@ class Tosa:
     delegate = DELEGATE
     passes = PASSES
     settings = SETTINGS
+    lowering_code = LoweringCode(
+        ("executorch.backends.arm",),
+        # Other delegates of Arm, and tools.
+        excluded=tuple(
+            f"executorch.backends.arm.{name}"
+            for name in ("cmsis_pack", "debug", "ethosu", "scripts", "vgf")
+        ),
+    )
     recipes = RECIPES
 
     @functools.cache  # noqa: B019  (one instance per process)

@@ -16,6 +16,7 @@ from harness.backend_api import (
     Availability,
     Execution,
     KnownPass,
+    LoweringCode,
     Recipe,
     Script,
     describe_installed,
@@ -152,6 +153,7 @@ class Xnnpack:
     name = "xnnpack"
     delegate = DELEGATE
     settings = SETTINGS
+    lowering_code = LoweringCode(("executorch.backends.xnnpack",))
     passes = {
         "lift": KnownPass(
             "backends.xnnpack.lift:LiftConstantScalars",

@@ -10,6 +10,7 @@ import click
 from harness.cli import (
     cell_commands,
     check,
+    coverage,
     fuzz,
     list_commands,
     passes,
@@ -50,6 +51,7 @@ _SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
         (trace_commands.trace, "Find the first diverging node of a cell."),
         (trace_commands.reduce, "Shrink a red cell to a minimal program."),
         (passes.passes, "List graph passes; check or bisect them."),
+        (coverage.coverage, "Find lowering code that no cell executes."),
     ),
     "Extend": (
         (new_backend.new_backend, "Create a repository for a new backend."),

@@ -274,6 +274,30 @@ class DescribesPayloads(Protocol):
 
 
 @dataclass(frozen=True)
+class LoweringCode:
+    """The Python code that lowers programs for a backend, for ``conform coverage``.
+
+    Attributes:
+        modules: packages and modules of the vendor, such as ``executorch.backends.xnnpack``.
+        excluded: packages and modules within these that lower nothing for this backend. Folders
+            named ``test``, ``tests`` or ``third-party`` are always excluded.
+    """
+
+    modules: tuple[str, ...]
+    excluded: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class NamesLoweringCode(Protocol):
+    """A backend that names the vendor's code whose execution is recorded."""
+
+    @property
+    def lowering_code(self) -> LoweringCode:
+        """The code that lowers programs for this backend only."""
+        ...
+
+
+@dataclass(frozen=True)
 class PayloadConstants:
     """The constants of a payload.
 

@@ -74,7 +74,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         from harness.pipeline import speed
 
         with ignore_vendor_warnings():
-            speed.install()
+            speed.install(complete=session.config.option.coverage)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -149,6 +149,13 @@ OPTIONS = (
         "and untracked files",
     ),
     SessionOption(
+        name="--coverage",
+        kind="flag",
+        is_in_run=False,
+        help="Record which lines of the vendors' lowering code each cell executes, in the file "
+        "coverage.db of the run folder; conform coverage record sets it (docs/coverage.md)",
+    ),
+    SessionOption(
         name="--no-speed",
         kind="flag",
         is_in_run=False,

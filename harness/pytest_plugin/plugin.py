@@ -31,6 +31,7 @@ from harness.pytest_plugin.cached.uncollected import (
     skip_cached_collection,
 )
 from harness.pytest_plugin.controller import Controller
+from harness.pytest_plugin.coverage_recording import prepare_coverage
 from harness.pytest_plugin.durations import DurationRecorder
 from harness.pytest_plugin.item_selection import ItemSelection
 from harness.pytest_plugin.items import (
@@ -100,6 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _check_options(config)
         session_cache = None if hasattr(config, "workerinput") else _create_session_cache(config)
         _register_changed_selection(config)
+        prepare_coverage(config)
     except ConformError as error:
         raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(ItemSelection(config), "conform-selection")

@@ -67,6 +67,7 @@ SPEED = "speed."
 """Prefix of the parts of :mod:`harness.pipeline.speed`."""
 
 _made: list[Replacement] = []
+_runs_all_vendor_code = False
 
 
 class AttributeReplacer:
@@ -112,8 +113,22 @@ def list_replacements() -> tuple[Replacement, ...]:
 
 
 def is_sped_up() -> bool:
-    """Whether this process caches work that torch repeats: False with ``--no-speed``."""
-    return any(each.part.startswith(SPEED) for each in _made)
+    """Whether vendors' code may be skipped where its result is known.
+
+    False with ``--no-speed``, and where the execution of this code is recorded.
+    """
+    return has_replaced(SPEED) and not _runs_all_vendor_code
+
+
+def has_replaced(prefix: str) -> bool:
+    """Whether parts with this prefix have replaced an attribute."""
+    return any(each.part.startswith(prefix) for each in _made)
+
+
+def run_all_vendor_code() -> None:
+    """Let :func:`is_sped_up` return False from now on."""
+    global _runs_all_vendor_code
+    _runs_all_vendor_code = True
 
 
 def find_overwritten() -> list[Replacement]:
@@ -122,17 +137,22 @@ def find_overwritten() -> list[Replacement]:
     return [each for each in last.values() if not each.is_in_place]
 
 
-def undo_replacements(prefix: str = "") -> None:
+def undo_replacements(prefix: str = "", name: str | None = None) -> None:
     """Restore the original values of attributes; call it only when no program is being processed.
 
     Args:
         prefix: prefix of the parts whose replacements are undone; default: all.
+        name: name of the attributes; default: all.
 
     Raises:
         RuntimeError: other code has replaced one of them since; nothing is undone.
     """
-    if foreign := [each for each in find_overwritten() if each.part.startswith(prefix)]:
+
+    def is_meant(each: Replacement) -> bool:
+        return each.part.startswith(prefix) and name in (None, each.name)
+
+    if foreign := [each for each in find_overwritten() if is_meant(each)]:
         raise RuntimeError(f"replaced by others since: {', '.join(map(str, foreign))}")
-    for each in [each for each in reversed(_made) if each.part.startswith(prefix)]:
+    for each in [each for each in reversed(_made) if is_meant(each)]:
         each.undo()
         _made.remove(each)

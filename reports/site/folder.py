@@ -22,6 +22,7 @@ from harness.record.folder import write_atomically
 
 MARKER = "conform-site.json"
 INDEX = "index.html"
+COVERAGE = "coverage.html"  # in the subfolder
 _DATA = re.compile(r"data-[0-9a-f]{12}")
 
 

@@ -9,6 +9,7 @@ from reports import facts, jinja, text
 from reports.columns import lines
 from reports.comparison.diff import ChangeKind, Diff
 from reports.site import manifest
+from reports.site.folder import COVERAGE
 from reports.site.shared import CaseSplit, Mismatches, divide_mismatches
 from reports.summary import FailureGroup, RunSummary
 from reports.verdict import RunVerdict
@@ -34,6 +35,8 @@ def render(
     news: dict[str, Any] | None,
     data: str,
     remarks: list[str],
+    *,
+    has_coverage: bool = False,
 ) -> str:
     """Render the page.
 
@@ -43,6 +46,7 @@ def render(
         news: the result of :func:`count_news`; None without an earlier run.
         data: name of the subfolder with the data files.
         remarks: reasons why the site omits runs, one line each.
+        has_coverage: whether the site has a page of the coverage of lowering code.
     """
     found = RunSummary.from_run(run)
     causes = found.failure_groups
@@ -71,6 +75,7 @@ def render(
             tones=manifest.TONES,
             data=data,
             remarks=remarks,
+            coverage=COVERAGE if has_coverage else "",
         )
     )
 

@@ -50,6 +50,17 @@ PARTS = tuple(
 )
 """The parts in the order of installation: modules of this package with ``install()``."""
 
+# They skip code of vendors' lowering, or replace it. The others cache results of such code at most
+# once a process, or call it.
+_INCOMPLETE_PARTS = frozenset(
+    """
+    passes.fake_results passes.argument_trees passes.skipped_walks passes.pattern_filter
+    calibration
+    """.split()
+)
+# Functions of exir that the part memoized replaces.
+_REPLACED_IN_EXIR = ("dim_order_from_stride", "_remove_invalid_ops_for_not_decompose")
+
 # Accepted in the variable for one release.
 _FORMER_NAMES = {
     "code": "graph_code",
@@ -127,14 +138,23 @@ def _find_incompatible_parts() -> dict[str, str]:
     return {part: reason for part, reason in reasons.items() if reason}
 
 
-def install() -> None:
-    """Install the parts that are not disabled; further calls do nothing."""
-    if replacements.is_sped_up():
+def install(*, complete: bool = False) -> None:
+    """Install the parts that are not disabled; further calls do nothing.
+
+    Args:
+        complete: run all code of vendors' lowering, because its execution is recorded: leave out
+            the parts that skip or replace some of it.
+    """
+    if replacements.has_replaced(replacements.SPEED):
         return
     disabled = find_disabled_parts()
     for part in PARTS:
-        if part not in disabled:
+        if part not in disabled and not (complete and part in _INCOMPLETE_PARTS):
             _import_part(part).install(AttributeReplacer(replacements.SPEED + part))
+    if complete:
+        for name in _REPLACED_IN_EXIR:
+            replacements.undo_replacements(replacements.SPEED, name)
+        replacements.run_all_vendor_code()
 
 
 def uninstall() -> None:
@@ -149,7 +169,7 @@ def uninstall() -> None:
 @contextmanager
 def install_temporarily() -> Iterator[None]:
     """Install the parts for the length of a block, unless they are installed already."""
-    if replacements.is_sped_up():
+    if replacements.has_replaced(replacements.SPEED):
         yield
         return
     install()

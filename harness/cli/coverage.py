@@ -1,0 +1,131 @@
+"""``conform coverage``: what cells execute of the vendors' lowering code, and what none does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from harness.cli.common import RUNS
+
+_RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
+
+
+@click.group()
+def coverage() -> None:
+    """Find out which cells execute which lowering code, and what no cell executes.
+
+    The code is that of ExecuTorch's backends, exir and torchao's pt2e. conform coverage record
+    runs cells and records them; the other commands read the recording. See docs/coverage.md.
+    """
+
+
+@coverage.command(context_settings={"ignore_unknown_options": True})
+@click.option(
+    "--run-dir", type=click.Path(path_type=Path), metavar="DIR",
+    help="Write the run to this folder.  [default: runs/TIME]",
+)  # fmt: skip
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF conform run]...")
+def record(run_dir: Path | None, rest: Sequence[str]) -> None:
+    """Run cells, and record which lines each executes.
+
+    Takes the options and paths of conform run, such as -k, --targets and suites/ops; default: the
+    cells of a plain run. Writes coverage.db beside the records, then prints a summary. Takes two to
+    three times as long as conform run, because vendors' code is not skipped where its result is
+    known. Exit codes are those of conform run.
+    """
+    from harness.record.folder import name_new_folder
+
+    folder = run_dir or name_new_folder(RUNS)
+    command = [sys.executable, "-m", "harness.cli", "run", "--coverage", "--run-dir", str(folder)]
+    status = subprocess.run([*command, *rest], check=False).returncode
+    if status in (0, 1):
+        _show(folder, area="", pattern="", limit=10)
+    sys.exit(status)
+
+
+@coverage.command()
+@_RUN
+@click.option("--area", default="", metavar="NAME", help="Show one area: xnnpack, tosa, exir, ...")
+@click.option(
+    "--files", "pattern", default="", metavar="PATTERN",
+    help="Show the functions of files whose path contains this, or matches this glob.",
+)  # fmt: skip
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, metavar="N",
+    help="Show at most N files; 0 for all.",
+)  # fmt: skip
+@click.option(
+    "--json", "out", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+    help="Write the whole summary to a file (- for stdout) instead.",
+)  # fmt: skip
+def show(folder: Path | None, area: str, pattern: str, limit: int, out: Path | None) -> None:
+    """Print what cells execute of the lowering code: by area, and the files with most missing.
+
+    RUN is the folder of a recorded run; default: the newest one in runs/.
+    """
+    folder = folder or _find_recorded()
+    if out is None:
+        _show(folder, area=area, pattern=pattern, limit=limit)
+        return
+    from harness.coverage.summary import SUMMARY_FILE
+    from harness.coverage.unexecuted import load_summary
+
+    load_summary(folder)  # writes the file
+    content = (folder / SUMMARY_FILE).read_bytes()
+    with click.open_file(str(out), "wb") as file:
+        file.write(content)
+
+
+@coverage.command()
+@click.argument("place", metavar="PLACE")
+@_RUN
+def cells(place: str, folder: Path | None) -> None:
+    """List the cells that execute a place, with their outcome.
+
+    PLACE is FILE.py, FILE.py:LINE, FILE.py:LINE-LINE or FILE.py::FUNCTION; the file may lack its
+    first folders: op_gelu.py::define_node. Exit code 0 if there are cells, 1 if there is none.
+    """
+    from harness.coverage.coverage_map import MAP_FILE, CoverageMap
+    from harness.coverage.lookup import find_cells, parse_place
+    from harness.coverage.unexecuted import classify, load_summary
+    from harness.record.folder import load
+    from reports.coverage.views import LABELS
+
+    folder = folder or _find_recorded()
+    parsed = parse_place(place, load_summary(folder))
+    with CoverageMap(folder / MAP_FILE) as recorded:
+        found = find_cells(recorded, parsed)
+    kinds = {cell.id: LABELS[classify(cell)] for cell in load(folder).cells}
+    for cell in found:
+        click.echo(f"{kinds.get(cell, 'no record'):<12}  {cell}")
+    click.echo(f"{len(found):,} cells execute {parsed}", err=True)
+    sys.exit(0 if found else 1)
+
+
+def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:
+    from rich.console import Console
+
+    from harness.coverage.unexecuted import load_summary
+    from reports.coverage import terminal
+
+    summary = load_summary(folder)
+    terminal.render(summary, Console(), area=area, pattern=pattern, limit=limit)
+
+
+def _find_recorded() -> Path:
+    """Return the newest run with a map or a summary.
+
+    Raises:
+        ConformError: there is none.
+    """
+    from harness.coverage.coverage_map import MAP_FILE, MapUnreadable
+    from harness.coverage.summary import SUMMARY_FILE
+
+    found = [path for name in (MAP_FILE, SUMMARY_FILE) for path in RUNS.glob(f"*/{name}")]
+    if not found:
+        raise MapUnreadable(f"no run in {RUNS} has a {MAP_FILE}; make one: conform coverage record")
+    return max(found, key=lambda path: path.stat().st_mtime).parent

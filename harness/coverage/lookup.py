@@ -1,0 +1,91 @@
+"""Find the cells that execute a place in the vendors' code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from harness.coverage.coverage_map import CoverageMap
+from harness.coverage.summary import CoverageSummary, FileCoverage
+from harness.errors import UsageError
+
+_PLACE = re.compile(
+    r"(?P<file>[^:]+\.py)(?:::(?P<function>.+)|:(?P<first>\d+)(?:-(?P<last>\d+))?)?"
+)
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """Lines of a file.
+
+    Attributes:
+        file: its name in the map.
+        first, last: the lines, the last one included; None for the whole file.
+    """
+
+    file: str
+    first: int | None = None
+    last: int | None = None
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return self.file
+        return f"{self.file}:{self.first}" + ("" if self.first == self.last else f"-{self.last}")
+
+
+def parse_place(text: str, summary: CoverageSummary) -> CodePlace:
+    """Read ``FILE``, ``FILE:LINE``, ``FILE:LINE-LINE`` or ``FILE::FUNCTION``.
+
+    Args:
+        text: the place; the file may lack its first folders.
+        summary: has the files and functions.
+
+    Raises:
+        UsageError: there is no such place, or several.
+    """
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not spelled FILE.py, FILE.py:LINE or FILE.py::FUNCTION")
+    file = _find_file(match["file"], summary.files)
+    if match["function"]:
+        return _find_function(file, match["function"])
+    if match["first"] is None:
+        return CodePlace(file.name)
+    first = int(match["first"])
+    last = int(match["last"] or first)
+    if not 0 < first <= last:
+        raise UsageError(f"{text}: lines count from 1, and the first is not after the last")
+    return CodePlace(file.name, first, last)
+
+
+def find_cells(recorded: CoverageMap, place: CodePlace) -> list[str]:
+    """Return the ids of the cells that execute one of the lines, sorted."""
+    wanted = {
+        number
+        for number, _, arcs in recorded.read_arcs(place.file)
+        if place.first is None
+        or place.last is None
+        # An arc with a negative end leaves the function that begins there.
+        or any(place.first <= line <= place.last for arc in arcs for line in arc)
+    }
+    return sorted(cell for cell, ids in recorded.read_cells() if not wanted.isdisjoint(ids))
+
+
+def _find_file(text: str, files: Collection[FileCoverage]) -> FileCoverage:
+    found = [file for file in files if f"/{file.name}".endswith(f"/{text.lstrip('/')}")]
+    if not found:
+        raise UsageError(f"no recorded file ends with {text}; conform coverage --json lists them")
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:3])
+        raise UsageError(f"{len(found)} files end with {text}: {names}")
+    return found[0]
+
+
+def _find_function(file: FileCoverage, name: str) -> CodePlace:
+    found = [each for each in file.functions if each.name == name or each.name.endswith(f".{name}")]
+    if len(found) != 1:
+        names = ", ".join(each.name for each in found or file.functions)
+        what = "several functions" if found else "no function"
+        raise UsageError(f"{file.name} has {what} {name}; it has {names}")
+    return CodePlace(file.name, found[0].line, found[0].end)

@@ -1,0 +1,166 @@
+"""Compare what cells executed with the installed code, to find what no cell executes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import Any
+
+import coverage
+
+from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap
+from harness.coverage.summary import (
+    SUMMARY_FILE,
+    CoverageSummary,
+    Execution,
+    FileCoverage,
+    FunctionCoverage,
+    read_summary,
+    write_summary,
+)
+from harness.coverage.vendor_code import VendorFile, list_vendor_files
+from harness.errors import ConformError
+from harness.record.cell import Cell, Status
+from harness.record.folder import load
+
+# The executions that a cell can cause, the best first.
+_BY_CELLS = (Execution.CONCLUSIVE, Execution.VACUOUS, Execution.NOT_PASSED)
+
+
+def load_summary(folder: Path) -> CoverageSummary:
+    """Read the summary of a run; compute and write it if it is not of the run's map.
+
+    Raises:
+        ConformError: the run has no map, or one that cannot be read.
+    """
+    path = folder / MAP_FILE
+    if not is_newer(path, folder / SUMMARY_FILE):
+        with suppress(ConformError) if path.exists() else nullcontext():
+            if (found := read_summary(folder)) is not None:
+                return found
+    with CoverageMap(path) as recorded:
+        found = summarize(recorded, load(folder).cells)
+    write_summary(folder, found)
+    return found
+
+
+def is_newer(path: Path, other: Path) -> bool:
+    """Whether a file was changed after another; False if one of them does not exist."""
+    exist = path.exists() and other.exists()
+    return exist and path.stat().st_mtime > other.stat().st_mtime
+
+
+def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
+    """Summarize a map.
+
+    Args:
+        recorded: the map.
+        cells: records of the run; the map may lack some, and other cells of the map are ignored.
+    """
+    kinds = {cell.id: classify(cell) for cell in cells}
+    arcs, counts = _collect_arcs(recorded, kinds)
+    files = list_vendor_files()
+    once = recorded.read_once()
+    report = _report(files, arcs[Execution.CONCLUSIVE])
+    lines = {
+        kind: {name: _list_lines(found) for name, found in arcs[kind].items()}
+        for kind in (Execution.VACUOUS, Execution.NOT_PASSED)
+    }
+    found = []
+    for file in files:
+        weaker = {kind: lines[kind].get(file.name, set()) for kind in lines}
+        entered = {line for name, line in once if name == file.name}
+        functions = list(_read_functions(report.get(file.name, {}), weaker, entered))
+        found.append(FileCoverage(name=file.name, area=file.area, functions=functions))
+    return CoverageSummary(cells=dict(counts), packages=_find_versions(files), files=found)
+
+
+def classify(cell: Cell) -> Execution:
+    """Return what a cell can prove of the code that it executes."""
+    if cell.status is not Status.PASSED:
+        return Execution.NOT_PASSED
+    return Execution.CONCLUSIVE if cell.is_conclusive else Execution.VACUOUS
+
+
+def _collect_arcs(
+    recorded: CoverageMap, kinds: Mapping[str, Execution]
+) -> tuple[dict[Execution, dict[str, set[Arc]]], Counter[Execution]]:
+    """Return the arcs that cells of each kind execute, by file, and the number of these cells."""
+    bits = {kind: 1 << number for number, kind in enumerate(_BY_CELLS)}
+    by_arcs: defaultdict[int, int] = defaultdict(int)
+    counts: Counter[Execution] = Counter()
+    for cell, ids in recorded.read_cells():
+        kind = kinds.get(cell)
+        if kind is not None:
+            counts[kind] += 1
+            for number in ids:
+                by_arcs[number] |= bits[kind]
+    found: dict[Execution, dict[str, set[Arc]]] = {kind: defaultdict(set) for kind in _BY_CELLS}
+    for number, name, arcs in recorded.read_arcs():
+        for kind, bit in bits.items():
+            if by_arcs[number] & bit:
+                found[kind][name] |= arcs
+    return found, counts
+
+
+def _list_lines(arcs: Iterable[Arc]) -> set[int]:
+    return {line for arc in arcs for line in arc if line > 0}
+
+
+def _report(files: list[VendorFile], executed: Mapping[str, set[Arc]]) -> dict[str, Any]:
+    """Return coverage.py's report of each file, by its name."""
+    paths = {file.name: str(file.path) for file in files}
+    cover = coverage.Coverage(data_file=None, config_file=False, branch=True, messages=False)
+    data = cover.get_data()
+    data.add_arcs({paths[name]: arcs for name, arcs in executed.items() if name in paths})
+    data.touch_files(paths.values())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        cover.json_report(morfs=list(paths.values()), outfile=str(path))
+        reported = json.loads(path.read_bytes())["files"]
+    by_path = {str(Path(name).resolve()): found for name, found in reported.items()}
+    resolved = {name: str(Path(path).resolve()) for name, path in paths.items()}
+    return {name: by_path[path] for name, path in resolved.items() if path in by_path}
+
+
+def _read_functions(
+    report: Mapping[str, Any], weaker: Mapping[Execution, set[int]], entered: set[int]
+) -> Iterator[FunctionCoverage]:
+    """Yield the functions of a file.
+
+    Args:
+        report: coverage.py's report.
+        weaker: lines that cells of the weaker kinds execute.
+        entered: first lines of functions that are executed once in a process.
+    """
+    for name, of in report.get("functions", {}).items():
+        count = len(of["executed_lines"]) + len(of["missing_lines"])
+        if not name or not count:  # the module itself
+            continue
+        # The line of ``def`` is not that of a decorator, with which the function's code begins.
+        begin, lines = of["start_line"], of["executed_lines"] + of["missing_lines"]
+        rest = Execution.ONCE if entered & set(range(begin, min(lines) + 1)) else Execution.NEVER
+        missing: defaultdict[Execution, list[int]] = defaultdict(list)
+        for line in of["missing_lines"]:
+            kind = next((kind for kind, lines in weaker.items() if line in lines), rest)
+            missing[kind].append(line)
+        yield FunctionCoverage(
+            name=name,
+            line=begin,
+            end=max(lines),
+            lines=count,
+            missing=dict(missing),
+            branches=len(of["executed_branches"]) + len(of["missing_branches"]),
+            missing_branches=[(begin, end) for begin, end in of["missing_branches"]],
+        )
+
+
+def _find_versions(files: Iterable[VendorFile]) -> dict[str, str]:
+    packages = {file.name.partition("/")[0] for file in files}
+    named = packages_distributions()
+    return {package: version(named[package][0]) for package in sorted(packages & named.keys())}
