@@ -13,12 +13,12 @@ from harness.cli import (
     coverage,
     fuzz,
     list_commands,
-    passes,
     releases,
     run_commands,
     trace_commands,
 )
 from harness.cli.new_backend import command as new_backend
+from harness.cli.passes import commands as passes
 from harness.cli.programs import commands as programs
 from harness.cli.sharing import cache, cluster
 from harness.errors import ConformError

@@ -18,8 +18,8 @@ SUMMARY_FILE = "coverage.json"
 _VERSION = 1
 
 
-class Execution(enum.StrEnum):
-    """By which cells code is executed; the first that applies."""
+class ExecutedBy(enum.StrEnum):
+    """The cells that execute a piece of code; the first that applies."""
 
     CONCLUSIVE = "conclusive"
     """By a cell that passes and proves something."""
@@ -34,14 +34,14 @@ class Execution(enum.StrEnum):
 
 
 class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """The execution of a function, without the functions that are defined in it.
+    """What cells execute of a function, without the functions that are defined in it.
 
     Attributes:
         name: qualified name.
         line: line of its ``def``.
         end: its last executable line.
         lines: number of its executable lines; the ``def`` is none of them.
-        missing: its lines that no conclusive cell executes, by their execution.
+        missing: its lines that no conclusive cell executes, by the cells that do.
         branches: number of its branches: pairs of a line and a possible next line.
         missing_branches: those that no conclusive cell takes.
     """
@@ -50,7 +50,7 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     end: int
     lines: int
-    missing: dict[Execution, list[int]] = {}
+    missing: dict[ExecutedBy, list[int]] = {}
     branches: int = 0
     missing_branches: list[tuple[int, int]] = []
 
@@ -60,15 +60,15 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(len, self.missing.values()))
 
     @property
-    def execution(self) -> Execution:
-        """The execution of its best line."""
+    def executed_by(self) -> ExecutedBy:
+        """The cells that execute its best line."""
         if self.missing_lines < self.lines:
-            return Execution.CONCLUSIVE
-        return next(kind for kind in Execution if self.missing.get(kind))
+            return ExecutedBy.CONCLUSIVE
+        return next(kind for kind in ExecutedBy if self.missing.get(kind))
 
 
 class FileCoverage(msgspec.Struct, frozen=True, kw_only=True):
-    """The execution of a file.
+    """What cells execute of a file.
 
     Attributes:
         name: its path from the folder of its distribution.
@@ -91,21 +91,21 @@ class AreaTotals(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: number of files that have functions.
-        functions: number of functions by execution.
-        lines: number of lines by execution.
+        functions: number of functions by the cells that execute them.
+        lines: number of lines by the cells that execute them.
         branches: number of branches.
         missing_branches: number of branches that no conclusive cell takes.
     """
 
     files: int
-    functions: dict[Execution, int]
-    lines: dict[Execution, int]
+    functions: dict[ExecutedBy, int]
+    lines: dict[ExecutedBy, int]
     branches: int
     missing_branches: int
 
 
 class CoverageSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The execution of all files of the lowering code in one run.
+    """What the cells of a run execute of the lowering code.
 
     Attributes:
         version: of this format.
@@ -116,7 +116,7 @@ class CoverageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = _VERSION
-    cells: dict[Execution, int] = {}
+    cells: dict[ExecutedBy, int] = {}
     packages: dict[str, str] = {}
     files: list[FileCoverage] = []
 
@@ -128,19 +128,19 @@ class CoverageSummary(msgspec.Struct, frozen=True, kw_only=True):
 def compute_totals(files: Iterable[FileCoverage]) -> AreaTotals:
     """Add up some files."""
     counted = [file for file in files if file.functions]
-    functions: Counter[Execution] = Counter()
-    lines: Counter[Execution] = Counter()
+    functions: Counter[ExecutedBy] = Counter()
+    lines: Counter[ExecutedBy] = Counter()
     branches = missing_branches = 0
     for each in (function for file in counted for function in file.functions):
-        functions[each.execution] += 1
-        lines[Execution.CONCLUSIVE] += each.lines - each.missing_lines
+        functions[each.executed_by] += 1
+        lines[ExecutedBy.CONCLUSIVE] += each.lines - each.missing_lines
         lines.update({kind: len(missing) for kind, missing in each.missing.items()})
         branches += each.branches
         missing_branches += len(each.missing_branches)
     return AreaTotals(
         files=len(counted),
-        functions={kind: functions[kind] for kind in Execution},
-        lines={kind: lines[kind] for kind in Execution},
+        functions={kind: functions[kind] for kind in ExecutedBy},
+        lines={kind: lines[kind] for kind in ExecutedBy},
         branches=branches,
         missing_branches=missing_branches,
     )

@@ -17,7 +17,7 @@ from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap
 from harness.coverage.summary import (
     SUMMARY_FILE,
     CoverageSummary,
-    Execution,
+    ExecutedBy,
     FileCoverage,
     FunctionCoverage,
     read_summary,
@@ -28,8 +28,8 @@ from harness.errors import ConformError
 from harness.record.cell import Cell, Status
 from harness.record.folder import load
 
-# The executions that a cell can cause, the best first.
-_BY_CELLS = (Execution.CONCLUSIVE, Execution.VACUOUS, Execution.NOT_PASSED)
+# What single cells can be, the best first.
+_BY_CELLS = (ExecutedBy.CONCLUSIVE, ExecutedBy.VACUOUS, ExecutedBy.NOT_PASSED)
 
 
 def load_summary(folder: Path) -> CoverageSummary:
@@ -66,10 +66,10 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
     arcs, counts = _collect_arcs(recorded, kinds)
     files = list_vendor_files()
     once = recorded.read_once()
-    report = _report(files, arcs[Execution.CONCLUSIVE])
+    report = _report(files, arcs[ExecutedBy.CONCLUSIVE])
     lines = {
         kind: {name: _list_lines(found) for name, found in arcs[kind].items()}
-        for kind in (Execution.VACUOUS, Execution.NOT_PASSED)
+        for kind in (ExecutedBy.VACUOUS, ExecutedBy.NOT_PASSED)
     }
     found = []
     for file in files:
@@ -80,27 +80,27 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
     return CoverageSummary(cells=dict(counts), packages=_find_versions(files), files=found)
 
 
-def classify(cell: Cell) -> Execution:
+def classify(cell: Cell) -> ExecutedBy:
     """Return what a cell can prove of the code that it executes."""
     if cell.status is not Status.PASSED:
-        return Execution.NOT_PASSED
-    return Execution.CONCLUSIVE if cell.is_conclusive else Execution.VACUOUS
+        return ExecutedBy.NOT_PASSED
+    return ExecutedBy.CONCLUSIVE if cell.is_conclusive else ExecutedBy.VACUOUS
 
 
 def _collect_arcs(
-    recorded: CoverageMap, kinds: Mapping[str, Execution]
-) -> tuple[dict[Execution, dict[str, set[Arc]]], Counter[Execution]]:
+    recorded: CoverageMap, kinds: Mapping[str, ExecutedBy]
+) -> tuple[dict[ExecutedBy, dict[str, set[Arc]]], Counter[ExecutedBy]]:
     """Return the arcs that cells of each kind execute, by file, and the number of these cells."""
     bits = {kind: 1 << number for number, kind in enumerate(_BY_CELLS)}
     by_arcs: defaultdict[int, int] = defaultdict(int)
-    counts: Counter[Execution] = Counter()
+    counts: Counter[ExecutedBy] = Counter()
     for cell, ids in recorded.read_cells():
         kind = kinds.get(cell)
         if kind is not None:
             counts[kind] += 1
             for number in ids:
                 by_arcs[number] |= bits[kind]
-    found: dict[Execution, dict[str, set[Arc]]] = {kind: defaultdict(set) for kind in _BY_CELLS}
+    found: dict[ExecutedBy, dict[str, set[Arc]]] = {kind: defaultdict(set) for kind in _BY_CELLS}
     for number, name, arcs in recorded.read_arcs():
         for kind, bit in bits.items():
             if by_arcs[number] & bit:
@@ -129,7 +129,7 @@ def _report(files: list[VendorFile], executed: Mapping[str, set[Arc]]) -> dict[s
 
 
 def _read_functions(
-    report: Mapping[str, Any], weaker: Mapping[Execution, set[int]], entered: set[int]
+    report: Mapping[str, Any], weaker: Mapping[ExecutedBy, set[int]], entered: set[int]
 ) -> Iterator[FunctionCoverage]:
     """Yield the functions of a file.
 
@@ -144,8 +144,8 @@ def _read_functions(
             continue
         # The line of ``def`` is not that of a decorator, with which the function's code begins.
         begin, lines = of["start_line"], of["executed_lines"] + of["missing_lines"]
-        rest = Execution.ONCE if entered & set(range(begin, min(lines) + 1)) else Execution.NEVER
-        missing: defaultdict[Execution, list[int]] = defaultdict(list)
+        rest = ExecutedBy.ONCE if entered & set(range(begin, min(lines) + 1)) else ExecutedBy.NEVER
+        missing: defaultdict[ExecutedBy, list[int]] = defaultdict(list)
         for line in of["missing_lines"]:
             kind = next((kind for kind, lines in weaker.items() if line in lines), rest)
             missing[kind].append(line)

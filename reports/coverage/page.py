@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.coverage.summary import CoverageSummary, Execution
+from harness.coverage.summary import CoverageSummary, ExecutedBy
 from reports import jinja
 from reports.coverage import views
 
@@ -27,7 +27,7 @@ def render(summary: CoverageSummary, *, title: str, back: str = "") -> str:
             cells=views.describe_cells(summary),
             rows=rows,
             files=files,
-            kinds=list(Execution),
+            kinds=list(ExecutedBy),
             labels=views.LABELS,
             meanings=views.MEANINGS,
             functions=views.select_functions,

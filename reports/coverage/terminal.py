@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.coverage.summary import CoverageSummary, Execution, FileCoverage
+from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage
+from reports import text
 from reports.coverage import views
 
 _AREAS_TITLE = "Code by the cells that execute it"
@@ -39,10 +40,10 @@ def render(
     else:
         _print_files(shown, console)
     if len(files) > len(shown):
-        left = f"and {len(files) - len(shown):,} more files; show all with --limit 0"
+        left = f"and {text.count(len(files) - len(shown), 'more file')}; show all with --limit 0"
         console.print(Text(left, style="dim"))
     if not pattern:
-        for kind in Execution:
+        for kind in ExecutedBy:
             console.print(Text(f"{views.LABELS[kind]}: {views.MEANINGS[kind]}", style="dim"))
 
 
@@ -51,7 +52,7 @@ def _tabulate_areas(summary: CoverageSummary, area: str) -> Table:
         box=box.SIMPLE_HEAD, header_style="bold", title=_AREAS_TITLE, title_justify="left"
     )
     table.add_column("area", no_wrap=True)
-    for heading in ("functions", *(views.LABELS[kind] for kind in Execution), "lines", "branches"):
+    for heading in ("functions", *(views.LABELS[kind] for kind in ExecutedBy), "lines", "branches"):
         table.add_column(heading, justify="right")
     for row in views.list_areas(summary):
         if area in ("", row.area):
@@ -60,7 +61,7 @@ def _tabulate_areas(summary: CoverageSummary, area: str) -> Table:
                 row.area,
                 f"{sum(counts.values()):,}",
                 f"{row.functions:.0%}",
-                *(f"{counts[kind]:,}" for kind in list(Execution)[1:]),
+                *(f"{counts[kind]:,}" for kind in list(ExecutedBy)[1:]),
                 f"{row.lines:.0%}",
                 f"{row.branches:.0%}",
             )
@@ -73,7 +74,7 @@ def _print_files(files: list[FileCoverage], console: Console) -> None:
         total = sum(each.lines for each in file.functions)
         counts = f"{file.missing_lines:>6,} of {total:>5,}"
         console.print(Text(f"{counts}  {file.name}"), soft_wrap=True)
-        never = [each.name for each in file.functions if each.execution is Execution.NEVER]
+        never = [each.name for each in file.functions if each.executed_by is ExecutedBy.NEVER]
         if never:
             more = f" and {len(never) - 3} more" if len(never) > 3 else ""
             line = f"{'':>17}never executed: {', '.join(never[:3])}{more}"

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from harness.coverage.summary import (
     AreaTotals,
     CoverageSummary,
-    Execution,
+    ExecutedBy,
     FileCoverage,
     FunctionCoverage,
     compute_totals,
@@ -23,19 +23,19 @@ AREAS = {
 """Titles of the areas that are no backend."""
 
 MEANINGS = {
-    Execution.CONCLUSIVE: "executed by a cell that passes and proves something",
-    Execution.VACUOUS: "executed only by vacuous passes, or by these and cells that do not pass",
-    Execution.NOT_PASSED: "executed only by cells that do not pass: xfailed, unsupported, red",
-    Execution.ONCE: "executed at an import, or once in a process behind a cache: by no cell in "
+    ExecutedBy.CONCLUSIVE: "executed by a cell that passes and proves something",
+    ExecutedBy.VACUOUS: "executed only by vacuous passes, or by these and cells that do not pass",
+    ExecutedBy.NOT_PASSED: "executed only by cells that do not pass: xfailed, unsupported, red",
+    ExecutedBy.ONCE: "executed at an import, or once in a process behind a cache: by no cell in "
     "particular",
-    Execution.NEVER: "executed by no cell",
+    ExecutedBy.NEVER: "executed by no cell",
 }
 LABELS = {
-    Execution.CONCLUSIVE: "conclusive",
-    Execution.VACUOUS: "vacuous only",
-    Execution.NOT_PASSED: "not passed",
-    Execution.ONCE: "once",
-    Execution.NEVER: "never",
+    ExecutedBy.CONCLUSIVE: "conclusive",
+    ExecutedBy.VACUOUS: "vacuous only",
+    ExecutedBy.NOT_PASSED: "not passed",
+    ExecutedBy.ONCE: "once",
+    ExecutedBy.NEVER: "never",
 }
 """Headings of columns, and words of lists."""
 
@@ -123,7 +123,7 @@ def format_lines(lines: Sequence[int]) -> str:
 def describe_function(function: FunctionCoverage) -> str:
     """What is missing of a function, in a line."""
     parts = []
-    for kind in Execution:
+    for kind in ExecutedBy:
         if lines := function.missing.get(kind):
             whole = len(lines) == function.lines
             parts.append(f"{LABELS[kind]}: {'all lines' if whole else format_lines(lines)}")
@@ -136,8 +136,8 @@ def describe_function(function: FunctionCoverage) -> str:
     return "; ".join(parts)
 
 
-def _share(counts: dict[Execution, int]) -> float:
-    return counts[Execution.CONCLUSIVE] / max(1, sum(counts.values()))
+def _share(counts: dict[ExecutedBy, int]) -> float:
+    return counts[ExecutedBy.CONCLUSIVE] / max(1, sum(counts.values()))
 
 
 def describe_cells(summary: CoverageSummary) -> str:
@@ -145,9 +145,9 @@ def describe_cells(summary: CoverageSummary) -> str:
     counts: Iterable[str] = (
         f"{summary.cells.get(kind, 0):,} {words}"
         for kind, words in (
-            (Execution.CONCLUSIVE, "conclusive"),
-            (Execution.VACUOUS, "vacuous"),
-            (Execution.NOT_PASSED, "not passed"),
+            (ExecutedBy.CONCLUSIVE, "conclusive"),
+            (ExecutedBy.VACUOUS, "vacuous"),
+            (ExecutedBy.NOT_PASSED, "not passed"),
         )
     )
     packages = ", ".join(f"{name} {version}" for name, version in summary.packages.items())

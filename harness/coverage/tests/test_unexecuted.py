@@ -14,7 +14,7 @@ from harness.coverage.lookup import find_cells, parse_place
 from harness.coverage.summary import (
     SUMMARY_FILE,
     CoverageSummary,
-    Execution,
+    ExecutedBy,
     FunctionCoverage,
     compute_totals,
     read_summary,
@@ -92,20 +92,20 @@ def test_lines_have_the_best_cell_that_executes_them(folder: Path) -> None:
     with CoverageMap(folder / MAP_FILE) as recorded:
         summary = summarize(recorded, CELLS)
     assert summary.cells == {
-        Execution.CONCLUSIVE: 1,
-        Execution.VACUOUS: 1,
-        Execution.NOT_PASSED: 1,
+        ExecutedBy.CONCLUSIVE: 1,
+        ExecutedBy.VACUOUS: 1,
+        ExecutedBy.NOT_PASSED: 1,
     }
     define, lines = find(summary, "define_node"), list_lines(DEFINE)
-    assert define.execution is Execution.CONCLUSIVE
+    assert define.executed_by is ExecutedBy.CONCLUSIVE
     assert lines[0] not in [line for found in define.missing.values() for line in found]
-    assert define.missing[Execution.VACUOUS] == [lines[1]]
-    assert define.missing[Execution.NOT_PASSED] == lines[2:4]
-    assert lines[4] in define.missing[Execution.NEVER]
+    assert define.missing[ExecutedBy.VACUOUS] == [lines[1]]
+    assert define.missing[ExecutedBy.NOT_PASSED] == lines[2:4]
+    assert lines[4] in define.missing[ExecutedBy.NEVER]
     init = find(summary, "__init__")
-    assert init.execution is Execution.ONCE
+    assert init.executed_by is ExecutedBy.ONCE
     totals = compute_totals(file for file in summary.files if file.name == NAME)
-    assert totals.functions[Execution.CONCLUSIVE] == totals.functions[Execution.ONCE] == 1
+    assert totals.functions[ExecutedBy.CONCLUSIVE] == totals.functions[ExecutedBy.ONCE] == 1
     assert compute_totals(summary.files).missing_branches > 0
     assert summary.areas() == ["exir", "xnnpack"]
 
@@ -113,8 +113,8 @@ def test_lines_have_the_best_cell_that_executes_them(folder: Path) -> None:
 def test_only_cells_of_the_run_count(folder: Path) -> None:
     with CoverageMap(folder / MAP_FILE) as recorded:
         summary = summarize(recorded, [cell("known", Status.FAILED)])
-    assert summary.cells == {Execution.NOT_PASSED: 1}
-    assert find(summary, "define_node").execution is Execution.NOT_PASSED
+    assert summary.cells == {ExecutedBy.NOT_PASSED: 1}
+    assert find(summary, "define_node").executed_by is ExecutedBy.NOT_PASSED
 
 
 def test_a_summary_is_written_once_and_renewed_with_the_map(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_summary_is_written_once_and_renewed_with_the_map(folder: Path) -> Non
     assert load_summary(folder).cells, "a damaged summary is computed again"
     with CoverageMap(folder / MAP_FILE, create=True) as store:
         store.add_cell("known@xnnpack:fp32", {})
-    assert Execution.NOT_PASSED not in find(load_summary(folder), "define_node").missing
+    assert ExecutedBy.NOT_PASSED not in find(load_summary(folder), "define_node").missing
     # Without its map a summary is all there is, such as beside an archived run.
     (folder / MAP_FILE).unlink()
     assert load_summary(folder) == read_summary(folder)

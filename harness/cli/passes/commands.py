@@ -87,7 +87,7 @@ def check(name: str, targets: str, cases: str, seed: int, suites: Path, speed: b
     prepare(speed=speed)
     from rich.console import Console
 
-    from harness.cli.pass_comparison import PassComparison, print_comparisons
+    from harness.cli.passes.comparison import PassComparison, print_comparisons
     from harness.errors import UsageError
     from harness.model import registry
     from harness.model.selection import parse_list

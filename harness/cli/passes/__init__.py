@@ -1,0 +1,1 @@
+"""``conform passes`` and its output."""
