@@ -189,7 +189,8 @@ def _make_quantizing_recipe(
 CHECKED_RELEASES = ("1.4.1", "1.5.0", "1.5.1")
 """Releases whose runtime (backends/mlx/runtime/) the executor was compared with."""
 
-_MODULE = "executorch.backends.mlx.passes"
+_PACKAGE = "executorch.backends.mlx"
+_MODULE = f"{_PACKAGE}.passes"
 _PASSES = {
     "fuse_rms_norm": KnownPass(f"{_MODULE}:FuseRMSNormPass", "replaces an RMS norm by one operator",
                                rounds=True),
@@ -215,14 +216,6 @@ class Mlx:
 
     name = "mlx"
     delegate = DELEGATE
-    lowering_code = LoweringCode(
-        ("executorch.backends.mlx",),
-        # Tools; the generator of the schema's code runs when the wheel is built.
-        excluded=tuple(
-            f"executorch.backends.mlx.{name}"
-            for name in ("examples", "pte_inspector", "serialization.generate")
-        ),
-    )
     passes = _PASSES
     recipes = {
         "fp32": _make_recipe("fp32", FLOAT32),
@@ -235,6 +228,20 @@ class Mlx:
         "mxfp8": _make_quantizing_recipe("mxfp8", mxfp8),
         "nvfp4": _make_quantizing_recipe("nvfp4", nvfp4),
     }
+
+    @property
+    def lowering_code(self) -> LoweringCode:
+        """The package of the delegate."""
+        completed = codegen.find_completed_package()
+        return LoweringCode(
+            (_PACKAGE,),
+            # Tools; the generator of the schema's code runs when the wheel is built.
+            excluded=tuple(
+                f"{_PACKAGE}.{name}"
+                for name in ("examples", "pte_inspector", "serialization.generate")
+            ),
+            copies=() if completed is None else ((f"{_PACKAGE}.serialization", completed),),
+        )
 
     @functools.cache  # noqa: B019  (one instance per process)
     def availability(self) -> Availability:

@@ -49,11 +49,25 @@ def install() -> None:
         GenerationError: the wheel has no schema, generator or compiler, or they disagree.
     """
     source = wheel_folder() / "serialization"
-    if (source / "mlx_graph_schema.py").exists():
+    if _is_complete(source):
         return
     entry = find_or_generate(source)
     sys.meta_path.insert(0, _GeneratedModuleFinder(entry))
     importlib.invalidate_caches()
+
+
+def find_completed_package() -> Path | None:
+    """Return the folder of the completed ``serialization`` package, which is executed instead of
+    the wheel's; None if that is complete, or cannot be completed."""
+    try:
+        source = wheel_folder() / "serialization"
+        return None if _is_complete(source) else find_or_generate(source) / source.name
+    except GenerationError:
+        return None
+
+
+def _is_complete(source: Path) -> bool:
+    return (source / "mlx_graph_schema.py").exists()
 
 
 def wheel_folder() -> Path:

@@ -75,7 +75,9 @@ def find_cells(recorded: CoverageMap, place: CodePlace) -> list[str]:
 def _find_file(text: str, files: Collection[FileCoverage]) -> FileCoverage:
     found = [file for file in files if f"/{file.name}".endswith(f"/{text.lstrip('/')}")]
     if not found:
-        raise UsageError(f"no recorded file ends with {text}; conform coverage --json lists them")
+        raise UsageError(
+            f"no recorded file ends with {text}; conform coverage show --json - lists them"
+        )
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:3])
         raise UsageError(f"{len(found)} files end with {text}: {names}")

@@ -138,13 +138,15 @@ def _read_functions(
         weaker: lines that cells of the weaker kinds execute.
         entered: first lines of functions that are executed once in a process.
     """
+    before = 0
     for name, of in report.get("functions", {}).items():
-        count = len(of["executed_lines"]) + len(of["missing_lines"])
-        if not name or not count:  # the module itself
-            continue
-        # The line of ``def`` is not that of a decorator, with which the function's code begins.
         begin, lines = of["start_line"], of["executed_lines"] + of["missing_lines"]
-        rest = ExecutedBy.ONCE if entered & set(range(begin, min(lines) + 1)) else ExecutedBy.NEVER
+        if not name or not lines:  # the module itself
+            continue
+        # A function is entered at its first decorator, which is above the ``def``.
+        is_once = any(before < line <= min(lines) for line in entered)
+        rest = ExecutedBy.ONCE if is_once else ExecutedBy.NEVER
+        before = max(lines)
         missing: defaultdict[ExecutedBy, list[int]] = defaultdict(list)
         for line in of["missing_lines"]:
             kind = next((kind for kind, lines in weaker.items() if line in lines), rest)
@@ -153,7 +155,7 @@ def _read_functions(
             name=name,
             line=begin,
             end=max(lines),
-            lines=count,
+            lines=len(lines),
             missing=dict(missing),
             branches=len(of["executed_branches"]) + len(of["missing_branches"]),
             missing_branches=[(begin, end) for begin, end in of["missing_branches"]],

@@ -40,7 +40,7 @@ class VendorFile:
     """A Python file of the lowering code.
 
     Attributes:
-        path: its absolute path.
+        path: absolute path of the file that is executed.
         name: its path from the folder of its distribution, such as
             ``executorch/backends/xnnpack/_passes/convert_to_linear.py``.
         area: name of a backend, or of :data:`SHARED_CODE`.
@@ -62,14 +62,25 @@ def list_vendor_files() -> list[VendorFile]:
                 parts = name.removesuffix(".py").split("/")
                 prefixes = {"/".join(parts[: end + 1]) for end in range(len(parts))}
                 if excluded.isdisjoint(prefixes) and _ALWAYS_EXCLUDED.isdisjoint(parts[:-1]):
-                    found[name] = VendorFile(path, name, area)
+                    found[name] = VendorFile(_find_copy(code, path, name), name, area)
     return [found[name] for name in sorted(found)]
 
 
 def list_patterns() -> list[str]:
     """List few patterns that all vendor files match, in coverage.py's syntax."""
-    places = [place for code in _list_areas().values() for _, place in _find_places(code)]
+    areas = _list_areas().values()
+    places = [place for code in areas for _, place in _find_places(code)]
+    places += [copy for code in areas for _, copy in code.copies]
     return [str(place if place.is_file() else place / "*") for place in places]
+
+
+def _find_copy(code: LoweringCode, path: Path, name: str) -> Path:
+    """Return the file that is executed in place of a file of a package."""
+    for package, folder in code.copies:
+        copy = folder / path.name
+        if name == f"{package.replace('.', '/')}/{path.name}" and copy.is_file():
+            return copy
+    return path
 
 
 def _list_areas() -> dict[str, LoweringCode]:

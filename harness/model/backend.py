@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from harness.record.program_data import Defect
@@ -281,10 +282,13 @@ class LoweringCode:
         modules: packages and modules of the vendor, such as ``executorch.backends.xnnpack``.
         excluded: packages and modules within these that lower nothing for this backend. Folders
             named ``test``, ``tests`` or ``third-party`` are always excluded.
+        copies: a package of these whose modules are executed from a copy in another folder, and
+            that folder.
     """
 
     modules: tuple[str, ...]
     excluded: tuple[str, ...] = ()
+    copies: tuple[tuple[str, Path], ...] = ()
 
 
 @runtime_checkable

@@ -49,7 +49,12 @@ def render(
 
 def _tabulate_areas(summary: CoverageSummary, area: str) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD, header_style="bold", title=_AREAS_TITLE, title_justify="left"
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=_AREAS_TITLE,
+        title_justify="left",
     )
     table.add_column("area", no_wrap=True)
     for heading in ("functions", *(views.LABELS[kind] for kind in ExecutedBy), "lines", "branches"):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib
+from pathlib import Path
 
+from backends.mlx import codegen
 from harness.coverage.vendor_code import list_patterns, list_vendor_files
 from harness.model import registry
 
@@ -47,3 +50,11 @@ def test_each_backend_with_a_delegate_names_its_code() -> None:
     delegating = {name for name in registry.names() if hasattr(registry.backend(name), "delegate")}
     delegating.add("xnnpack")
     assert delegating <= {file.area for file in FILES.values()}
+
+
+def test_a_copy_that_is_executed_is_recorded() -> None:
+    """MLX's serialization is executed from the cache where the wheel lacks parts of it."""
+    codegen.install()
+    module = importlib.import_module("executorch.backends.mlx.serialization.mlx_graph_serialize")
+    file = FILES["executorch/backends/mlx/serialization/mlx_graph_serialize.py"]
+    assert file.path == Path(module.__file__ or "")
