@@ -58,7 +58,7 @@ def _tabulate_areas(summary: CoverageSummary, area: str) -> Table:
     )
     table.add_column("area", no_wrap=True)
     for heading in ("functions", *(views.LABELS[kind] for kind in ExecutedBy), "lines", "branches"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=" " not in heading)
     for row in views.list_areas(summary):
         if area in ("", row.area):
             counts = row.totals.functions
