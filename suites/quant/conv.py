@@ -88,6 +88,7 @@ CASES: list[Case] = [
             lambda: Sequential(Conv2d(1, 3, (4, 1), padding="same"), ReLU()), randn(1, 1, 8, 3)),
         _2d("batch_norm_relu", lambda: _normalised(relu=True), randn(1, 4, 5, 5)),
         _2d("one_channel", lambda: Conv2d(1, 1, 3), randn(1, 1, 5, 5)),
+        _2d("one_layer_twice", lambda: Sequential(*[Conv2d(3, 3, 3)] * 2), randn(1, 3, 7, 6)),
         _2d("depthwise", lambda: Conv2d(4, 4, 3, padding=1, groups=4), randn(1, 4, 4, 5)),
         _2d("depthwise_multiplier", lambda: Conv2d(3, 6, 3, groups=3), randn(1, 3, 5, 5)),
         _2d("depthwise_stride", lambda: Conv2d(4, 4, 3, 2, groups=4), randn(1, 4, 7, 5)),
