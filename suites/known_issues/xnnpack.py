@@ -54,7 +54,8 @@ XNNPACK: list[KnownIssue] = [
     issue(_INT8, "int_linear/one_layer_twice", target="xnnpack:int8*",
           op="linear|addmm|convolution",
           arguments="shared"),
-    issue(_INT8, "int_conv2d/one_layer_twice", target="xnnpack:int8*", op="conv1d|conv2d|convolution"),
+    issue(_INT8, "int_conv2d/one_layer_twice", target="xnnpack:int8*",
+          op="conv1d|conv2d|convolution"),
     issue(_INT8, "gemma3/tiny", target=_T, op="slice|cat|neg|view",
           error="Failed to create static (slice|constant_pad|reshape) node"),
     *(
