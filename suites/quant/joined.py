@@ -7,12 +7,15 @@ decodes, computes, and encodes again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch.nn import (
     GELU,
+    GRU,
     LSTM,
+    RNN,
     BatchNorm2d,
     Conv2d,
     Embedding,
@@ -25,6 +28,7 @@ from torch.nn import (
     Module,
     ReLU,
     ReLU6,
+    RNNBase,
     Sequential,
     Sigmoid,
     SiLU,
@@ -162,15 +166,17 @@ class _Attention(Module):
 
 
 class _Recurrent(Module):
-    """An LSTM, its last hidden state projected."""
+    """A recurrent network, its last hidden state projected."""
 
-    def __init__(self, layers: int = 1, both: bool = False) -> None:
+    def __init__(
+        self, layers: int = 1, both: bool = False, kind: type[RNNBase] = LSTM, **options: Any
+    ) -> None:
         super().__init__()
-        self.lstm = LSTM(6, 8, layers, batch_first=True, bidirectional=both)
+        self.network = kind(6, 8, layers, batch_first=True, bidirectional=both, **options)
         self.out = Linear(16 if both else 8, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.out(self.lstm(x)[0][:, -1])
+        result: torch.Tensor = self.out(self.network(x)[0][:, -1])
         return result
 
 
@@ -255,5 +261,18 @@ CASES: list[Case] = [
     *on(
         f"xnnpack:int8_dynamic|{TOSA}",
         nn_case("int_model/lstm_both_ways", lambda: _Recurrent(both=True), randn(1, 2, 6)),
+    ),
+    *on(
+        WEIGHTLESS,
+        nn_case("int_model/gru", lambda: _Recurrent(kind=GRU), randn(1, 2, 6)),
+        nn_case("int_model/rnn", lambda: _Recurrent(kind=RNN), randn(1, 2, 6)),
+    ),
+    *on(
+        TOSA,
+        nn_case("int_model/gru_both_ways", lambda: _Recurrent(both=True, kind=GRU), randn(1, 2, 6)),
+        nn_case("int_model/gru_no_bias", lambda: _Recurrent(kind=GRU, bias=False),
+                randn(1, 2, 6)),
+        nn_case("int_model/rnn_both_ways",
+                lambda: _Recurrent(both=True, kind=RNN, nonlinearity="relu"), randn(1, 2, 6)),
     ),
 ]  # fmt: skip
