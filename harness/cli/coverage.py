@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import click
 
-from harness.cli.common import RUNS
+from harness.cli.common import ABOVE_ZERO, RUNS
 
 _RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 
@@ -104,6 +106,58 @@ def cells(place: str, folder: Path | None) -> None:
         click.echo(f"{kinds.get(cell, 'no record'):<12}  {cell}")
     click.echo(f"{len(found):,} cells execute {parsed}", err=True)
     sys.exit(0 if found else 1)
+
+
+@coverage.command()
+@click.argument("patch", type=click.File("r"), metavar="PATCH")
+@_RUN
+@click.option(
+    "--minutes", type=ABOVE_ZERO, metavar="M",
+    help="Leave out cells beyond this much time on one core, the longest first.",
+)  # fmt: skip
+def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
+    """List the cells that a patch of ExecuTorch can affect, as arguments of conform run.
+
+    PATCH is a unified diff (- for stdin): git diff main...HEAD | conform coverage affected -
+    Functions are compared with the installed code, so that changes of comments affect nothing. The
+    first cells execute together all that any cell executes of the patch; then the shortest come
+    first. What the patch changes is printed on stderr. Exit code 0 if there are cells, 1 if there
+    is none.
+    """
+    from harness.coverage.affected import find_affected_cells
+    from harness.coverage.coverage_map import MAP_FILE, CoverageMap
+    from harness.coverage.patches import Reach
+    from harness.coverage.unexecuted import load_summary
+    from harness.extras.releases.affected import find_affected_backends
+    from harness.record.folder import load
+
+    folder = folder or _find_recorded()
+    text = patch.read()
+    with CoverageMap(folder / MAP_FILE) as recorded:
+        summary = load_summary(folder)
+        found = find_affected_cells(text, recorded, summary, load(folder).cells)
+    for change in found.changes:
+        names = f": {', '.join(change.functions)}" if change.reach is Reach.FUNCTIONS else ""
+        reason = f" ({change.reason})" if change.reason else ""
+        click.echo(f"{change.name}: {change.reach.value}{names}{reason}", err=True)
+    if others := find_affected_backends(found.others):
+        click.echo(
+            f"{len(found.others)} other files of the patch can affect all cells of "
+            f"{', '.join(others)}; conform releases affected has the rules",
+            err=True,
+        )
+    left = math.inf if minutes is None else minutes * 60
+    total = shown = 0.0
+    count = 0
+    for cell in found.cells:
+        total += cell.seconds
+        if total <= left or not count:
+            shown, count = total, count + 1
+            click.echo(f"{cell.suite.replace('.', '/')}.py::{cell.id}")
+    omitted = len(found.cells) - count
+    more = f"; {omitted:,} more are left out by --minutes" if omitted else ""
+    click.echo(f"{count:,} cells, {shown:.0f} s on one core{more}", err=True)
+    sys.exit(0 if found.cells else 1)
 
 
 def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:

@@ -52,6 +52,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "coverage record": ("--incremental", "-n", "0", "suites/quick"),
     "coverage show": ("absent",),
     "coverage cells": ("op_gelu.py", "absent"),
+    "coverage affected": ("absent.patch",),
     "fuzz": ("--targets", "nowhere"),
     "releases run": ("1.5.1",),
     "releases exec": ("1.5.1",),

@@ -1,0 +1,201 @@
+"""A patch affects the cells that execute what it changes, and no cell if it changes no code."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+
+from harness.coverage.affected import AffectedCells, find_affected_cells
+from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap
+from harness.coverage.patches import FileChange, Reach, find_change, read_patch
+from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage, FunctionCoverage
+from harness.coverage.vendor_code import list_vendor_files
+from harness.errors import UsageError
+from harness.record.cell import Cell, Status
+
+OLD = '''\
+"""Docs."""
+import os
+
+LIMIT = 3
+
+
+def register(cls):
+    return cls
+
+
+@register
+class Visitor:
+    """Docs."""
+
+    target = "add"
+
+    def define(self, node):
+        """Docs."""
+        # comment
+        def inner():
+            return LIMIT
+        return node + inner()
+
+    def unused(self):
+        return 0
+
+
+def helper(x):
+    return x * 2
+'''
+
+
+def make_patch(old: str, new: str, name: str = "backends/x/op.py") -> str:
+    lines = difflib.unified_diff(
+        old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(lines)
+
+
+def change(*edits: tuple[str, str], installed: str | None = OLD) -> FileChange:
+    new = OLD
+    for before, after in edits:
+        assert new.count(before) == 1
+        new = new.replace(before, after)
+    (patched,) = read_patch(make_patch(OLD, new))
+    return find_change(patched, installed)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# comment", "# another"),
+        ('"""Docs."""\n        #', '"""Other."""\n        #'),
+        ("import os\n", "import os\nimport sys\n"),
+        ("\n\ndef helper", "\n\ndef new(x):\n    return x\n\n\ndef helper"),
+        ("\n\ndef helper", "\n\nclass New:\n    size = 1\n\n    def f(self): ...\n\n\ndef helper"),
+        ("return x * 2", "return  x*2"),
+    ],
+)
+def test_nothing_is_affected_by_what_executes_nothing(before: str, after: str) -> None:
+    found = change((before, after))
+    assert (found.reach, found.functions) == (Reach.NONE, [])
+
+
+def test_functions_are_compared_by_their_code() -> None:
+    assert change(("x * 2", "x * 3")).functions == ["helper"]
+    both = change(("x * 2", "x * 3"), ("node + inner", "node - inner"))
+    assert both.reach is Reach.FUNCTIONS
+    assert both.functions == ["Visitor.define", "helper"]
+    assert change(("return LIMIT", "return LIMIT + 1")).functions == ["Visitor.define"]
+    removed = change(("    def unused(self):\n        return 0\n", ""))
+    assert removed.functions == ["Visitor.unused"]
+
+
+def test_other_changes_reach_further() -> None:
+    for before, after in (
+        ("LIMIT = 3", "LIMIT = 4"),
+        ('target = "add"', 'target = "sub"'),
+        ("class Visitor:", "class Visitor(dict):"),
+        ("    def unused", "    def added(self): ...\n\n    def unused"),
+    ):
+        assert change((before, after)).reach is Reach.FILE, after
+    new_class = "\n\n@register\nclass Other:\n    pass\n\n\ndef helper"
+    found = change(("\n\ndef helper", new_class))
+    assert (found.reach, found.reason) == (Reach.AREA, "Other is new and has a decorator")
+    assert change(("x * 2", "x * 3"), installed=None).reach is Reach.AREA
+
+
+def test_a_patch_of_another_version_is_applied_where_its_lines_are() -> None:
+    moved = OLD.replace("LIMIT = 3", "A = 1\nB = 2\nLIMIT = 3")
+    assert change(("x * 2", "x * 3"), installed=moved).functions == ["helper"]
+    other = OLD.replace("return x * 2", "return x * 5")
+    found = change(("x * 2", "x * 3"), installed=other)
+    assert found.reach is Reach.FILE
+    assert "does not apply" in found.reason
+    assert change(("def helper(x):", "def helper(x:"), installed=OLD).reach is Reach.FILE
+
+
+@pytest.mark.parametrize("text", ["", "no patch", "--- a/x\n+++ b/x\n@@ -1,2 +1,9 @@\n a\n"])
+def test_what_is_no_patch_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="patch"):
+        read_patch(text)
+
+
+NAME = "executorch/backends/xnnpack/operators/op_softmax.py"
+(FILE,) = [file for file in list_vendor_files() if file.name == NAME]
+SOURCE = FILE.path.read_text()
+OTHER = "executorch/backends/xnnpack/operators/op_add.py"
+
+
+def find_line(text: str) -> int:
+    (line,) = [at for at, line in enumerate(SOURCE.splitlines(), 1) if text in line]
+    return line
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> CoverageMap:
+    begin = find_line("def define_node")
+    uses: dict[str, set[Arc]] = {NAME: {(-begin, begin + 10), (begin + 10, begin + 11)}}
+    with CoverageMap(tmp_path / MAP_FILE, create=True) as store:
+        for number in range(3):
+            store.add_cell(f"softmax_{number}@xnnpack:fp32", uses)
+        store.add_cell("add@xnnpack:fp32", {OTHER: {(-1, 2)}})
+        store.add_cell("add@tosa:fp", {"executorch/backends/arm/process_node.py": {(-1, 2)}})
+    return CoverageMap(tmp_path / MAP_FILE)
+
+
+def select(recorded: CoverageMap, patch: str) -> AffectedCells:
+    begin = find_line("def define_node")
+    end = len(SOURCE.splitlines())
+    define = FunctionCoverage(name="SoftmaxVisitor.define_node", line=begin, end=end, lines=9)
+    summary = CoverageSummary(
+        files=[FileCoverage(name=NAME, area="xnnpack", functions=[define])],
+        cells={ExecutedBy.CONCLUSIVE: 4},
+    )
+    cells = [
+        Cell(case=name, target="xnnpack:fp32", status=status, seconds=seconds)
+        for name, status, seconds in (
+            ("softmax_0", Status.PASSED, 2.0),
+            ("softmax_1", Status.XFAILED, 0.1),
+            ("softmax_2", Status.PASSED, 1.0),
+            ("add", Status.PASSED, 1.0),
+        )
+    ]
+    cells.append(Cell(case="add", target="tosa:fp", status=Status.PASSED, seconds=1.0))
+    return find_affected_cells(patch, recorded, summary, cells)
+
+
+def names(found: AffectedCells) -> list[str]:
+    return [cell.id.partition("@")[0] for cell in found.cells]
+
+
+def test_cells_of_a_changed_function_are_selected_best_first(recorded: CoverageMap) -> None:
+    patch = make_patch(SOURCE, SOURCE.replace("node.args[1]", "node.args[-1]"), NAME[11:])
+    found = select(recorded, patch)
+    assert found.changes[0].functions == ["SoftmaxVisitor.define_node"]
+    assert names(found) == ["softmax_2", "softmax_0", "softmax_1"]
+
+
+def test_an_area_is_not_another_area(recorded: CoverageMap) -> None:
+    new = "--- /dev/null\n+++ b/backends/xnnpack/operators/op_new.py\n@@ -0,0 +1 @@\n+x = 1\n"
+    found = select(recorded, new)
+    assert found.changes[0].reach is Reach.AREA
+    assert {cell.id for cell in found.cells} == {
+        "softmax_0@xnnpack:fp32", "softmax_1@xnnpack:fp32", "softmax_2@xnnpack:fp32",
+        "add@xnnpack:fp32",
+    }  # fmt: skip
+
+
+def test_a_function_that_runs_once_can_affect_its_area(
+    recorded: CoverageMap, tmp_path: Path
+) -> None:
+    with CoverageMap(tmp_path / MAP_FILE, create=True) as store:
+        store.add_once([(NAME, find_line("def define_node"))])
+    patch = make_patch(SOURCE, SOURCE.replace("node.args[1]", "node.args[-1]"), NAME[11:])
+    assert "add" in names(select(recorded, patch))
+
+
+def test_files_that_are_no_lowering_code_are_named(recorded: CoverageMap) -> None:
+    native = make_patch("int x;\n", "int y;\n", "backends/xnnpack/runtime/XNNCompiler.cpp")
+    found = select(recorded, native + make_patch(OLD, OLD.replace("3", "4"), "docs/source/x.py"))
+    assert found.others == ["backends/xnnpack/runtime/XNNCompiler.cpp", "docs/source/x.py"]
+    assert found.cells == []
