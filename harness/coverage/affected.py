@@ -155,8 +155,8 @@ def _find_importers(name: str, files: Mapping[str, VendorFile]) -> list[str]:
     package, module = ".".join(parts[:-1]), parts[-1]
     dotted = re.escape(".".join(parts))
     pattern = re.compile(
-        rf"^\s*(?:import {dotted}\b|from {dotted} import|from {re.escape(package)} import.*\b{module}\b"
-        rf"|from \.+{module} import)",
+        rf"^\s*(?:import {dotted}\b|from {dotted} import"
+        rf"|from {re.escape(package)} import.*\b{module}\b|from \.+{module} import)",
         re.M,
     )
     return [

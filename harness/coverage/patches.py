@@ -7,7 +7,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import unidiff
+from unidiff.errors import UnidiffParseError
+from unidiff.patch import PatchedFile, PatchSet
 
 from harness.errors import UsageError
 
@@ -44,22 +45,22 @@ class FileChange:
             self.reach, self.reason = reach, reason
 
 
-def read_patch(text: str) -> list[unidiff.PatchedFile]:
+def read_patch(text: str) -> list[PatchedFile]:
     """Read a unified diff, such as the output of ``git diff``.
 
     Raises:
         UsageError: it is no unified diff, or has no file.
     """
     try:
-        files = list(unidiff.PatchSet(text))
-    except unidiff.UnidiffParseError as error:
+        files = list(PatchSet(text))
+    except UnidiffParseError as error:
         raise UsageError(f"the patch is no unified diff: {error}") from error
     if not files:
         raise UsageError("the patch changes no file; give the output of git diff")
     return files
 
 
-def find_change(patched: unidiff.PatchedFile, source: str | None) -> FileChange:
+def find_change(patched: PatchedFile, source: str | None) -> FileChange:
     """Find what a patch changes in a Python file.
 
     Args:
@@ -86,7 +87,7 @@ def find_change(patched: unidiff.PatchedFile, source: str | None) -> FileChange:
     return change
 
 
-def _apply(patched: unidiff.PatchedFile, lines: Sequence[str]) -> list[str] | None:
+def _apply(patched: PatchedFile, lines: Sequence[str]) -> list[str] | None:
     """Return the patched lines; None if a hunk fits nowhere, or at several places."""
     result, done = list(lines), 0
     for hunk in patched:
@@ -147,8 +148,8 @@ class _Outline:
                 case ast.ClassDef():
                     if statement.decorator_list:
                         self.decorated.add(name)
-                    head = (*statement.bases, *statement.keywords, *statement.decorator_list)
-                    self._visit(statement.body, name, *map(ast.dump, head))
+                    nodes = (*statement.bases, *statement.keywords, *statement.decorator_list)
+                    self._visit(statement.body, name, *(ast.dump(node) for node in nodes))
                 case ast.Import() | ast.ImportFrom():
                     pass
                 case _ if not _is_text(statement):

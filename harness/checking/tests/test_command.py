@@ -90,6 +90,7 @@ def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path
     assert "already holds a run" in again.stderr
 
 
+@pytest.mark.nightly
 def test_a_target_that_allocates_without_end_is_a_row(folder: Path) -> None:
     endless = "kept = []\n            while True: kept.append(b'x' * (1 << 20))"
     (folder / "hog.py").write_text(DEADLY.replace("ctypes.string_at(0)", endless))

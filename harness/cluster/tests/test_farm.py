@@ -127,6 +127,7 @@ def holds(found: Run, status: int, cells: int) -> None:
     assert status == (1 if red else 0)
 
 
+@pytest.mark.nightly
 def test_killed_workers_lose_no_cell(tmp_path: Path) -> None:
     found, status, killed = killed_run(tmp_path, cells=24, kills=2, workers=2)
     assert killed

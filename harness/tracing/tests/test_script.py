@@ -146,6 +146,7 @@ def several(name: str = "several") -> Case:
     )
 
 
+@pytest.mark.nightly
 def test_a_script_shows_a_defect_alone(tmp_path: Path) -> None:
     """XNNPACK computes tanh-gelu as exact gelu; on portable kernels the same model is right."""
     path = tmp_path / "shows.py"

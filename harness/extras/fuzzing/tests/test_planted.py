@@ -41,11 +41,12 @@ def _quick() -> None:
     speed.install()
 
 
-# Takes the most programs.
-_NIGHTLY = pytest.param("random", marks=pytest.mark.nightly)
+# They take the most programs.
+_LONG = ("dtype", "offset", "random")
+_NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in _LONG]
 
 
-@pytest.mark.parametrize("defect", [*sorted(DEFECTS.keys() - {"random"}), _NIGHTLY])
+@pytest.mark.parametrize("defect", [*sorted(DEFECTS.keys() - set(_LONG)), *_NIGHTLY])
 def test_a_planted_defect_is_found_and_reduced(defect: str) -> None:
     found, tried = find_wrong_program(DEFECTS[defect], examples=300, may_draw=defect == "random")
     assert found is not None
