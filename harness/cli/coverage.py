@@ -16,16 +16,22 @@ from harness.cli.common import ABOVE_ZERO, RUNS
 _RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 
 
-@click.group()
-def coverage() -> None:
+@click.group(invoke_without_command=True)
+@click.pass_context
+def coverage(context: click.Context) -> None:
     """Find out which cells execute which lowering code, and what no cell executes.
 
     The code is that of ExecuTorch's backends, exir and torchao's pt2e. conform coverage record
-    runs cells and records them; the other commands read the recording. See docs/coverage.md.
+    runs cells and records them; the other commands read the recording. Without a command: show.
+    See docs/coverage.md.
     """
+    if context.invoked_subcommand is None:
+        context.invoke(show)
 
 
-@coverage.command(context_settings={"ignore_unknown_options": True})
+@coverage.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Run cells and record each."
+)
 @click.option(
     "--run-dir", type=click.Path(path_type=Path), metavar="DIR",
     help="Write the run to this folder.  [default: runs/TIME]",
@@ -49,7 +55,7 @@ def record(run_dir: Path | None, rest: Sequence[str]) -> None:
     sys.exit(status)
 
 
-@coverage.command()
+@coverage.command(short_help="Print what is executed, by area and file.")
 @_RUN
 @click.option("--area", default="", metavar="NAME", help="Show one area: xnnpack, tosa, exir, ...")
 @click.option(
@@ -82,7 +88,7 @@ def show(folder: Path | None, area: str, pattern: str, limit: int, out: Path | N
         file.write(content)
 
 
-@coverage.command()
+@coverage.command(short_help="List the cells that execute a place.")
 @click.argument("place", metavar="PLACE")
 @_RUN
 def cells(place: str, folder: Path | None) -> None:
@@ -108,7 +114,7 @@ def cells(place: str, folder: Path | None) -> None:
     sys.exit(0 if found else 1)
 
 
-@coverage.command()
+@coverage.command(short_help="List the cells that a patch can affect.")
 @click.argument("patch", type=click.File("r"), metavar="PATCH")
 @_RUN
 @click.option(
@@ -118,7 +124,10 @@ def cells(place: str, folder: Path | None) -> None:
 def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
     """List the cells that a patch of ExecuTorch can affect, as arguments of conform run.
 
-    PATCH is a unified diff (- for stdin): git diff main...HEAD | conform coverage affected -
+    PATCH is a unified diff; - stands for stdin:
+
+    git diff main...HEAD | conform coverage affected - | xargs conform run
+
     Functions are compared with the installed code, so that changes of comments affect nothing. The
     first cells execute together all that any cell executes of the patch; then the shortest come
     first. What the patch changes is printed on stderr. Exit code 0 if there are cells, 1 if there

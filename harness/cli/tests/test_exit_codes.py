@@ -49,6 +49,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "passes bisect": ("no/cell@portable:fp32",),
     "passes check": ("NoSuchPass",),
     "passes": ("--no-such-option",),
+    "coverage": ("--no-such-option",),
     "coverage record": ("--incremental", "-n", "0", "suites/quick"),
     "coverage show": ("absent",),
     "coverage cells": ("op_gelu.py", "absent"),
