@@ -166,6 +166,8 @@ def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
     omitted = len(found.cells) - count
     more = f"; {omitted:,} more are left out by --minutes" if omitted else ""
     click.echo(f"{count:,} cells, {shown:.0f} s on one core{more}", err=True)
+    if not found.cells and any(change.reach is not Reach.NONE for change in found.changes):
+        click.echo("no recorded cell executes what the patch changes: it is not tested", err=True)
     sys.exit(0 if found.cells else 1)
 
 

@@ -71,10 +71,13 @@ def find_change(patched: PatchedFile, source: str | None) -> FileChange:
     if source is None:
         change.widen(Reach.AREA, "the file is not installed")
         return change
-    if patched.is_removed_file:
-        change.widen(Reach.FILE, "the file is removed")
+    if patched.is_removed_file or patched.is_added_file:
+        # The installed code contains a file that the patch adds.
+        change.widen(Reach.FILE, f"the file is {'removed' if patched.is_removed_file else 'added'}")
         return change
     lines = _apply(patched, source.splitlines())
+    if lines is None:
+        lines = _apply(patched, source.splitlines(), is_reversed=True)  # it is contained
     if lines is None:
         change.widen(Reach.FILE, "the patch does not apply to the installed file")
         return change
@@ -87,13 +90,18 @@ def find_change(patched: PatchedFile, source: str | None) -> FileChange:
     return change
 
 
-def _apply(patched: PatchedFile, lines: Sequence[str]) -> list[str] | None:
+def _apply(
+    patched: PatchedFile, lines: Sequence[str], *, is_reversed: bool = False
+) -> list[str] | None:
     """Return the patched lines; None if a hunk fits nowhere, or at several places."""
     result, done = list(lines), 0
     for hunk in patched:
         before = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
         after = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
-        at = _find_block(result, before, hunk.source_start - 1 + done)
+        start = hunk.source_start
+        if is_reversed:
+            before, after, start = after, before, hunk.target_start
+        at = _find_block(result, before, start - 1 + done)
         if at is None:
             return None
         result[at : at + len(before)] = after

@@ -102,11 +102,17 @@ def test_other_changes_reach_further() -> None:
     found = change(("\n\ndef helper", new_class))
     assert (found.reach, found.reason) == (Reach.AREA, "Other is new and has a decorator")
     assert change(("x * 2", "x * 3"), installed=None).reach is Reach.AREA
+    for header in ("--- /dev/null\n+++ b/x.py\n@@ -0,0 +1 @@\n+LIMIT = 3\n",
+                   "--- a/x.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-LIMIT = 3\n"):  # fmt: skip
+        (patched,) = read_patch(header)
+        assert find_change(patched, OLD).reach is Reach.FILE
 
 
 def test_a_patch_of_another_version_is_applied_where_its_lines_are() -> None:
     moved = OLD.replace("LIMIT = 3", "A = 1\nB = 2\nLIMIT = 3")
     assert change(("x * 2", "x * 3"), installed=moved).functions == ["helper"]
+    contained = OLD.replace("x * 2", "x * 3")
+    assert change(("x * 2", "x * 3"), installed=contained).functions == ["helper"]
     other = OLD.replace("return x * 2", "return x * 5")
     found = change(("x * 2", "x * 3"), installed=other)
     assert found.reach is Reach.FILE
