@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -98,7 +97,7 @@ def cells(place: str, folder: Path | None) -> None:
     first folders: op_gelu.py::define_node. Exit code 0 if there are cells, 1 if there is none.
     """
     from harness.coverage.coverage_map import MAP_FILE, CoverageMap
-    from harness.coverage.lookup import find_cells, parse_place
+    from harness.coverage.lookup import CellIndex, parse_place
     from harness.coverage.unexecuted import classify, load_summary
     from harness.record.folder import load
     from reports.coverage.views import LABELS
@@ -106,7 +105,7 @@ def cells(place: str, folder: Path | None) -> None:
     folder = folder or _find_recorded()
     parsed = parse_place(place, load_summary(folder))
     with CoverageMap(folder / MAP_FILE) as recorded:
-        found = find_cells(recorded, parsed)
+        found = sorted(CellIndex(recorded).find_cells([parsed]))
     kinds = {cell.id: LABELS[classify(cell)] for cell in load(folder).cells}
     for cell in found:
         click.echo(f"{kinds.get(cell, 'no record'):<12}  {cell}")
@@ -155,17 +154,13 @@ def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
             f"{', '.join(others)}; conform releases affected has the rules",
             err=True,
         )
-    left = math.inf if minutes is None else minutes * 60
-    total = shown = 0.0
-    count = 0
-    for cell in found.cells:
-        total += cell.seconds
-        if total <= left or not count:
-            shown, count = total, count + 1
-            click.echo(f"{cell.suite.replace('.', '/')}.py::{cell.id}")
-    omitted = len(found.cells) - count
+    shown = found.cells if minutes is None else found.select_within(minutes * 60)
+    for cell in shown:
+        click.echo(f"{cell.suite.replace('.', '/')}.py::{cell.id}")
+    omitted = len(found.cells) - len(shown)
     more = f"; {omitted:,} more are left out by --minutes" if omitted else ""
-    click.echo(f"{count:,} cells, {shown:.0f} s on one core{more}", err=True)
+    seconds = sum(cell.seconds for cell in shown)
+    click.echo(f"{len(shown):,} cells, {seconds:.0f} s on one core{more}", err=True)
     if not found.cells and any(change.reach is not Reach.NONE for change in found.changes):
         click.echo("no recorded cell executes what the patch changes: it is not tested", err=True)
     sys.exit(0 if found.cells else 1)

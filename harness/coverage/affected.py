@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
+import itertools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from harness.coverage.coverage_map import Arc, CoverageMap
+from harness.coverage.coverage_map import CoverageMap
+from harness.coverage.lookup import CellIndex, CodePlace
 from harness.coverage.patches import FileChange, Reach, find_change, read_patch
 from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage
 from harness.coverage.unexecuted import classify
@@ -32,6 +36,11 @@ class AffectedCells:
     changes: list[FileChange] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
+    def select_within(self, seconds: float) -> list[Cell]:
+        """Return the first cells that take at most this long together; at least one."""
+        ends = list(itertools.accumulate(cell.seconds for cell in self.cells))
+        return self.cells[: max(1, bisect.bisect_right(ends, seconds))]
+
 
 def find_affected_cells(
     patch: str, recorded: CoverageMap, summary: CoverageSummary, cells: Iterable[Cell]
@@ -50,9 +59,8 @@ def find_affected_cells(
     found = AffectedCells()
     files = {file.name: file for file in list_vendor_files()}
     outlines = {file.name: file for file in summary.files}
-    once = recorded.read_once()
-    index = _Index(recorded, outlines)
-    places: list[set[str]] = []
+    finder, index = _PlaceFinder(files, outlines), CellIndex(recorded)
+    groups: list[set[str]] = []
     for patched in read_patch(patch):
         name, area = _find_file(patched.path, files)
         if area is None:
@@ -61,60 +69,59 @@ def find_affected_cells(
         file = files.get(name)
         source = None if file is None else file.path.read_text(encoding="utf-8")
         change = find_change(patched, source)
-        _widen_for_once(change, outlines.get(name), once)
         found.changes.append(change)
-        places += index.select(change, name, area, files)
-    records = {cell.id: cell for cell in cells}
-    found.cells = _sort(places, records)
+        groups += map(index.find_cells, finder.find_places(change, name, area))
+    found.cells = _sort(groups, {cell.id: cell for cell in cells})
     return found
 
 
-class _Index:
-    """Cells by the arcs that they execute."""
+class _PlaceFinder:
+    """Finds the places that a change reaches."""
 
-    def __init__(self, recorded: CoverageMap, outlines: Mapping[str, FileCoverage]) -> None:
+    def __init__(
+        self, files: Mapping[str, VendorFile], outlines: Mapping[str, FileCoverage]
+    ) -> None:
+        self._files = files
         self._outlines = outlines
-        self._arcs: dict[str, list[tuple[int, set[Arc]]]] = {}
-        for number, name, arcs in recorded.read_arcs():
-            self._arcs.setdefault(name, []).append((number, arcs))
-        self._cells = {cell: frozenset(ids) for cell, ids in recorded.read_cells()}
 
-    def select(
-        self, change: FileChange, name: str, area: str, files: Mapping[str, VendorFile]
-    ) -> list[set[str]]:
-        """Return the cells of each place that a change reaches."""
-        if change.reach is Reach.NONE:
-            return []
-        if change.reach is Reach.AREA:
-            members = [each for each, file in files.items() if file.area == area]
-            return [self._select_files(members)]
-        if change.reach is Reach.FILE:
-            return [self._select_files([name, *_find_importers(name, files)])]
+    @functools.cached_property
+    def _sources(self) -> dict[str, str]:
+        return {name: file.path.read_text(encoding="utf-8") for name, file in self._files.items()}
+
+    def find_places(self, change: FileChange, name: str, area: str) -> list[list[CodePlace]]:
+        """Return the places, in groups; of each group one cell at least should run.
+
+        Args:
+            change: the change, whose reach may become wider.
+            name: name of the file in the map.
+            area: its area.
+        """
         outline = self._outlines.get(name)
-        spans = [
-            (function.line, function.end)
+        functions = [
+            function
             for function in (outline.functions if outline else ())
-            if any(
-                function.name == changed or function.name.startswith(f"{changed}.")
-                for changed in change.functions
-            )
+            if any(f"{function.name}.".startswith(f"{each}.") for each in change.functions)
         ]
-        return [self._select_lines(name, begin, end) for begin, end in spans]
+        if once := next((function for function in functions if function.is_once), None):
+            change.widen(Reach.AREA, f"{once.name} is executed once in a process")
+        if change.reach is Reach.AREA:
+            members = [each for each, file in self._files.items() if file.area == area]
+            return [[CodePlace(each) for each in members]]
+        if change.reach is Reach.FILE:
+            return [[CodePlace(each) for each in (name, *self._find_importers(name))]]
+        return [[CodePlace(name, function.line, function.end)] for function in functions]
 
-    def _select_files(self, names: Iterable[str]) -> set[str]:
-        return self._select({number for name in names for number, _ in self._arcs.get(name, ())})
-
-    def _select_lines(self, name: str, begin: int, end: int) -> set[str]:
-        return self._select(
-            {
-                number
-                for number, arcs in self._arcs.get(name, ())
-                if any(begin <= line <= end for arc in arcs for line in arc)
-            }
+    def _find_importers(self, name: str) -> list[str]:
+        """Return the files that import a module, by their text."""
+        parts = name.removesuffix(".py").removesuffix("/__init__").split("/")
+        package, module = ".".join(parts[:-1]), parts[-1]
+        dotted = re.escape(".".join(parts))
+        pattern = re.compile(
+            rf"^\s*(?:import {dotted}\b|from {dotted} import"
+            rf"|from {re.escape(package)} import.*\b{module}\b|from \.+{module} import)",
+            re.M,
         )
-
-    def _select(self, wanted: set[int]) -> set[str]:
-        return {cell for cell, ids in self._cells.items() if not wanted.isdisjoint(ids)}
+        return [each for each, source in self._sources.items() if pattern.search(source)]
 
 
 def _find_file(path: str, files: Mapping[str, VendorFile]) -> tuple[str, str | None]:
@@ -135,48 +142,17 @@ def _find_file(path: str, files: Mapping[str, VendorFile]) -> tuple[str, str | N
     return path, None
 
 
-def _widen_for_once(
-    change: FileChange, outline: FileCoverage | None, once: Collection[tuple[str, int]]
-) -> None:
-    """A function that is executed once in a process can affect every cell of its area."""
-    if change.reach is not Reach.FUNCTIONS or outline is None:
-        return
-    for function in outline.functions:
-        is_once = function.executed_by is ExecutedBy.ONCE or any(
-            name == outline.name and function.line <= line <= function.end for name, line in once
-        )
-        if function.name in change.functions and is_once:
-            change.widen(Reach.AREA, f"{function.name} is executed once in a process")
-
-
-def _find_importers(name: str, files: Mapping[str, VendorFile]) -> list[str]:
-    """Return the files that import a module, by their text."""
-    parts = name.removesuffix(".py").removesuffix("/__init__").split("/")
-    package, module = ".".join(parts[:-1]), parts[-1]
-    dotted = re.escape(".".join(parts))
-    pattern = re.compile(
-        rf"^\s*(?:import {dotted}\b|from {dotted} import"
-        rf"|from {re.escape(package)} import.*\b{module}\b|from \.+{module} import)",
-        re.M,
-    )
-    return [
-        each
-        for each, file in files.items()
-        if pattern.search(file.path.read_text(encoding="utf-8"))
-    ]
-
-
-def _sort(places: Sequence[set[str]], records: Mapping[str, Cell]) -> list[Cell]:
-    """Return the cells of all places: first the best one of each place, then by duration."""
+def _sort(groups: Sequence[set[str]], records: Mapping[str, Cell]) -> list[Cell]:
+    """Return the cells of all groups: first the best one of each, then by duration."""
 
     def rank(cell: Cell) -> tuple[bool, float, str]:
         return classify(cell) is not ExecutedBy.CONCLUSIVE, cell.seconds, cell.id
 
-    found = {cell: records[cell] for place in places for cell in place if cell in records}
+    found = {cell: records[cell] for group in groups for cell in group if cell in records}
     first: dict[str, None] = {}
-    for place in sorted(places, key=len):
-        members = [found[cell] for cell in place if cell in found]
-        if members and first.keys().isdisjoint(place):
+    for group in sorted(groups, key=len):
+        members = [found[cell] for cell in group if cell in found]
+        if members and first.keys().isdisjoint(group):
             first[min(members, key=rank).id] = None
     rest = sorted((cell for cell in found.values() if cell.id not in first), key=rank)
     return [*(found[cell] for cell in first), *rest]

@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 from harness.errors import ConformError
@@ -77,12 +76,11 @@ class CoverageMap:
     def __enter__(self) -> CoverageMap:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._database.close()
 
     def add_cell(self, cell: str, arcs: Mapping[str, Iterable[Arc]]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from harness.coverage.coverage_map import CoverageMap
@@ -59,17 +60,29 @@ def parse_place(text: str, summary: CoverageSummary) -> CodePlace:
     return CodePlace(file.name, first, last)
 
 
-def find_cells(recorded: CoverageMap, place: CodePlace) -> list[str]:
-    """Return the ids of the cells that execute one of the lines, sorted."""
-    wanted = {
-        number
-        for number, _, arcs in recorded.read_arcs(place.file)
-        if place.first is None
-        or place.last is None
-        # An arc with a negative end leaves the function that begins there.
-        or any(place.first <= line <= place.last for arc in arcs for line in arc)
-    }
-    return sorted(cell for cell, ids in recorded.read_cells() if not wanted.isdisjoint(ids))
+class CellIndex:
+    """The cells of a map by the places that they execute.
+
+    Args:
+        recorded: the map; open as long as the index is used.
+    """
+
+    def __init__(self, recorded: CoverageMap) -> None:
+        self._cells = {cell: frozenset(ids) for cell, ids in recorded.read_cells()}
+        self._read_arcs = functools.cache(lambda file: list(recorded.read_arcs(file)))
+
+    def find_cells(self, places: Iterable[CodePlace]) -> set[str]:
+        """Return the ids of the cells that execute a line of one of the places."""
+        wanted = {
+            number
+            for place in places
+            for number, _, arcs in self._read_arcs(place.file)
+            if place.first is None
+            or place.last is None
+            # An arc with a negative end leaves the function that begins there.
+            or any(place.first <= line <= place.last for arc in arcs for line in arc)
+        }
+        return {cell for cell, ids in self._cells.items() if not wanted.isdisjoint(ids)}
 
 
 def _find_file(text: str, files: Collection[FileCoverage]) -> FileCoverage:

@@ -17,9 +17,9 @@ class CoverageRecorder:
     """Records the cells of one process.
 
     The first cell of a process also executes what later cells find done: imports, and functions
-    behind the vendors' caches. A cell that imports a module, and the first of each target, runs
-    twice: the second run is recorded, and functions that only the first one executed are stored as
-    executed once in a process.
+    behind the vendors' caches. A cell that imports a module or enters such a function, and the
+    first of each target, runs twice: the second run is recorded, and functions that only the first
+    one executed are stored as executed once in a process.
 
     Args:
         store: the map that gets the recordings.
@@ -29,6 +29,8 @@ class CoverageRecorder:
         self._map = store
         self._names = {str(file.path): file.name for file in list_vendor_files()}
         self._targets: set[str] = set()
+        # Functions that first runs entered and no second run did.
+        self._once: set[tuple[str, int]] = set()
         self._coverage = coverage.Coverage(
             data_file=None, config_file=False, branch=True, include=list_patterns(), messages=False
         )
@@ -48,14 +50,18 @@ class CoverageRecorder:
             yield
         finally:
             executed = self._stop()
-            if len(sys.modules) != modules or target not in self._targets:
+            has_filled_cache = not self._once.isdisjoint(_find_functions(executed))
+            if len(sys.modules) != modules or target not in self._targets or has_filled_cache:
                 self._targets.add(target)
                 self._coverage.start()
                 try:
                     run_again()
                 finally:
                     first, executed = executed, self._stop()
-                self._map.add_once(_find_functions(first) - _find_functions(executed))
+                functions = _find_functions(executed)
+                once = _find_functions(first) - functions
+                self._once = (self._once | once) - functions
+                self._map.add_once(once)
             self._map.add_cell(cell, executed)
 
     def _stop(self) -> dict[str, set[Arc]]:

@@ -15,7 +15,7 @@ from harness.record.folder import write_atomically
 SUMMARY_FILE = "coverage.json"
 """Name of the summary in a run folder."""
 
-_VERSION = 1
+_VERSION = 2
 
 
 class ExecutedBy(enum.StrEnum):
@@ -43,7 +43,8 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
         lines: number of its executable lines; the ``def`` is none of them.
         missing: its lines that no conclusive cell executes, by the cells that do.
         branches: number of its branches: pairs of a line and a possible next line.
-        missing_branches: those that no conclusive cell takes.
+        missing_branches: the branches that no conclusive cell takes.
+        is_once: whether it was entered at an import, or behind a cache, as it is once in a process.
     """
 
     name: str
@@ -53,6 +54,7 @@ class FunctionCoverage(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[ExecutedBy, list[int]] = {}
     branches: int = 0
     missing_branches: list[tuple[int, int]] = []
+    is_once: bool = False
 
     @property
     def missing_lines(self) -> int:

@@ -7,7 +7,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext, suppress
-from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from harness.coverage.vendor_code import VendorFile, list_vendor_files
 from harness.errors import ConformError
 from harness.record.cell import Cell, Status
 from harness.record.folder import load
+from harness.vendors.versions import installed_version
 
 # What single cells can be, the best first.
 _BY_CELLS = (ExecutedBy.CONCLUSIVE, ExecutedBy.VACUOUS, ExecutedBy.NOT_PASSED)
@@ -39,7 +39,7 @@ def load_summary(folder: Path) -> CoverageSummary:
         ConformError: the run has no map, or one that cannot be read.
     """
     path = folder / MAP_FILE
-    if not is_newer(path, folder / SUMMARY_FILE):
+    if not _is_newer(path, folder / SUMMARY_FILE):
         with suppress(ConformError) if path.exists() else nullcontext():
             if (found := read_summary(folder)) is not None:
                 return found
@@ -49,7 +49,7 @@ def load_summary(folder: Path) -> CoverageSummary:
     return found
 
 
-def is_newer(path: Path, other: Path) -> bool:
+def _is_newer(path: Path, other: Path) -> bool:
     """Whether a file was changed after another; False if one of them does not exist."""
     exist = path.exists() and other.exists()
     return exist and path.stat().st_mtime > other.stat().st_mtime
@@ -65,7 +65,9 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
     kinds = {cell.id: classify(cell) for cell in cells}
     arcs, counts = _collect_arcs(recorded, kinds)
     files = list_vendor_files()
-    once = recorded.read_once()
+    once: defaultdict[str, set[int]] = defaultdict(set)
+    for name, line in recorded.read_once():
+        once[name].add(line)
     report = _report(files, arcs[ExecutedBy.CONCLUSIVE])
     lines = {
         kind: {name: _list_lines(found) for name, found in arcs[kind].items()}
@@ -74,8 +76,7 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
     found = []
     for file in files:
         weaker = {kind: lines[kind].get(file.name, set()) for kind in lines}
-        entered = {line for name, line in once if name == file.name}
-        functions = list(_read_functions(report.get(file.name, {}), weaker, entered))
+        functions = list(_read_functions(report.get(file.name, {}), weaker, once[file.name]))
         found.append(FileCoverage(name=file.name, area=file.area, functions=functions))
     return CoverageSummary(cells=dict(counts), packages=_find_versions(files), files=found)
 
@@ -144,7 +145,7 @@ def _read_functions(
         if not name or not lines:  # the module itself
             continue
         # A function is entered at its first decorator, which is above the ``def``.
-        is_once = any(before < line <= min(lines) for line in entered)
+        is_once = begin in entered or any(before < line <= min(lines) for line in entered)
         rest = ExecutedBy.ONCE if is_once else ExecutedBy.NEVER
         before = max(lines)
         missing: defaultdict[ExecutedBy, list[int]] = defaultdict(list)
@@ -159,10 +160,10 @@ def _read_functions(
             missing=dict(missing),
             branches=len(of["executed_branches"]) + len(of["missing_branches"]),
             missing_branches=[(begin, end) for begin, end in of["missing_branches"]],
+            is_once=is_once,
         )
 
 
 def _find_versions(files: Iterable[VendorFile]) -> dict[str, str]:
     packages = {file.name.partition("/")[0] for file in files}
-    named = packages_distributions()
-    return {package: version(named[package][0]) for package in sorted(packages & named.keys())}
+    return {package: installed_version(package) for package in sorted(packages)}

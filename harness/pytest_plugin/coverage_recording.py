@@ -46,7 +46,9 @@ class CoverageRecording:
         from harness.coverage.recorder import CoverageRecorder
 
         folder = Path(self._config.getoption("run_dir"))
-        return CoverageRecorder(CoverageMap(folder / MAP_FILE, create=True))
+        store = CoverageMap(folder / MAP_FILE, create=True)
+        self._config.add_cleanup(store.close)
+        return CoverageRecorder(store)
 
 
 def prepare_coverage(config: pytest.Config) -> None:

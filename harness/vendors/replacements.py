@@ -125,10 +125,10 @@ def has_replaced(prefix: str) -> bool:
     return any(each.part.startswith(prefix) for each in _made)
 
 
-def run_all_vendor_code() -> None:
-    """Let :func:`is_sped_up` return False from now on."""
+def set_runs_all_vendor_code(wanted: bool) -> None:
+    """Set whether :func:`is_sped_up` is False although attributes are replaced for speed."""
     global _runs_all_vendor_code
-    _runs_all_vendor_code = True
+    _runs_all_vendor_code = wanted
 
 
 def find_overwritten() -> list[Replacement]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def find_line(text: str) -> int:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path) -> CoverageMap:
+def recorded(tmp_path: Path) -> Iterator[CoverageMap]:
     begin = find_line("def define_node")
     uses: dict[str, set[Arc]] = {NAME: {(-begin, begin + 10), (begin + 10, begin + 11)}}
     with CoverageMap(tmp_path / MAP_FILE, create=True) as store:
@@ -146,13 +147,16 @@ def recorded(tmp_path: Path) -> CoverageMap:
             store.add_cell(f"softmax_{number}@xnnpack:fp32", uses)
         store.add_cell("add@xnnpack:fp32", {OTHER: {(-1, 2)}})
         store.add_cell("add@tosa:fp", {"executorch/backends/arm/process_node.py": {(-1, 2)}})
-    return CoverageMap(tmp_path / MAP_FILE)
+    with CoverageMap(tmp_path / MAP_FILE) as opened:
+        yield opened
 
 
-def select(recorded: CoverageMap, patch: str) -> AffectedCells:
+def select(recorded: CoverageMap, patch: str, *, is_once: bool = False) -> AffectedCells:
     begin = find_line("def define_node")
     end = len(SOURCE.splitlines())
-    define = FunctionCoverage(name="SoftmaxVisitor.define_node", line=begin, end=end, lines=9)
+    define = FunctionCoverage(
+        name="SoftmaxVisitor.define_node", line=begin, end=end, lines=9, is_once=is_once
+    )
     summary = CoverageSummary(
         files=[FileCoverage(name=NAME, area="xnnpack", functions=[define])],
         cells={ExecutedBy.CONCLUSIVE: 4},
@@ -191,13 +195,13 @@ def test_an_area_is_not_another_area(recorded: CoverageMap) -> None:
     }  # fmt: skip
 
 
-def test_a_function_that_runs_once_can_affect_its_area(
-    recorded: CoverageMap, tmp_path: Path
-) -> None:
-    with CoverageMap(tmp_path / MAP_FILE, create=True) as store:
-        store.add_once([(NAME, find_line("def define_node"))])
+def test_a_function_that_runs_once_can_affect_its_area(recorded: CoverageMap) -> None:
     patch = make_patch(SOURCE, SOURCE.replace("node.args[1]", "node.args[-1]"), NAME[11:])
-    assert "add" in names(select(recorded, patch))
+    found = select(recorded, patch, is_once=True)
+    assert "add" in names(found)
+    assert found.changes[0].reach is Reach.AREA
+    assert found.select_within(0.5) == found.cells[:1]
+    assert len(found.select_within(3.0)) == 2
 
 
 def test_files_that_are_no_lowering_code_are_named(recorded: CoverageMap) -> None:

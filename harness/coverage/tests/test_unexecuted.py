@@ -1,4 +1,4 @@
-"""Code is told apart by the cells that execute it, and places are found."""
+"""Code is classified by the cells that execute it, and cells are found by a place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from harness.coverage import unexecuted
 from harness.coverage.coverage_map import MAP_FILE, CoverageMap
-from harness.coverage.lookup import find_cells, parse_place
+from harness.coverage.lookup import CellIndex, parse_place
 from harness.coverage.summary import (
     SUMMARY_FILE,
     CoverageSummary,
@@ -31,7 +31,8 @@ NAME = "executorch/backends/xnnpack/operators/op_mean_dim.py"
 FILES = [
     file
     for file in list_vendor_files()
-    if file.name == NAME or file.name.endswith(("operators/op_gelu.py", "exir/delegate.py"))
+    if file.name == NAME
+    or file.name.endswith(("operators/op_gelu.py", "_serialize/_flatbuffer_program.py"))
 ]
 (FILE,) = [file for file in FILES if file.name == NAME]
 # The two methods of the visitor, and the lines of their statements.
@@ -104,10 +105,31 @@ def test_lines_have_the_best_cell_that_executes_them(folder: Path) -> None:
     assert lines[4] in define.missing[ExecutedBy.NEVER]
     init = find(summary, "__init__")
     assert init.executed_by is ExecutedBy.ONCE
+    assert init.is_once
+    assert not define.is_once
     totals = compute_totals(file for file in summary.files if file.name == NAME)
     assert totals.functions[ExecutedBy.CONCLUSIVE] == totals.functions[ExecutedBy.ONCE] == 1
     assert compute_totals(summary.files).missing_branches > 0
     assert summary.areas() == ["exir", "xnnpack"]
+
+
+def test_a_decorated_function_is_entered_at_its_decorator(folder: Path) -> None:
+    (file,) = [file for file in FILES if file.name.endswith("_serialize/_flatbuffer_program.py")]
+    decorated = next(
+        node
+        for node in ast.parse(file.path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.decorator_list
+    )
+    entry, body = decorated.decorator_list[0].lineno, decorated.body[-1].lineno
+    with CoverageMap(folder / MAP_FILE, create=True) as store:
+        store.add_once([(file.name, entry)])
+        # Another cell calls it as well, with arguments that its cache does not have.
+        store.add_cell("good@xnnpack:fp32", {file.name: {(-entry, body)}})
+        summary = summarize(store, CELLS)
+    (found,) = [each for each in summary.files if each.name == file.name]
+    once = [each for each in found.functions if each.is_once]
+    assert [each.name for each in once] == [decorated.name]
+    assert once[0].executed_by is ExecutedBy.CONCLUSIVE
 
 
 def test_only_cells_of_the_run_count(folder: Path) -> None:
@@ -140,9 +162,8 @@ def test_a_place_is_a_file_a_line_or_a_function(folder: Path) -> None:
     with CoverageMap(folder / MAP_FILE) as recorded:
 
         def cells(place: str) -> list[str]:
-            return [
-                name.partition("@")[0] for name in find_cells(recorded, parse_place(place, summary))
-            ]
+            found = CellIndex(recorded).find_cells([parse_place(place, summary)])
+            return sorted(name.partition("@")[0] for name in found)
 
         assert cells("op_mean_dim.py") == ["constant", "good", "known"]
         assert cells("op_mean_dim.py::define_node") == ["constant", "good", "known"]

@@ -127,6 +127,7 @@ def analyze_reduction(
     repeated = rule.find_repeated(args) if count > LAMBDA**2 else None
     is_relative = rule.is_relative(args)
     magnitudes = None if is_relative else [item.abs() for item in result]
+    errors_per_repeat = 2 if is_relative else 1
     if repeated is not None and magnitudes is not None:
         quantum = 1.0 / count if rule.is_mean else 1.0
         if _is_exact_sum(args, quantum, magnitudes[0], unit):
@@ -135,8 +136,8 @@ def analyze_reduction(
         shape = [1] * args[0].dim()
         shape[args[1]] = -1
         running = torch.arange(1, count + 1, dtype=torch.float64).reshape(shape)
-        return Reduction(running, magnitudes, repeated, 1 + is_relative)
-    return Reduction(count, magnitudes, repeated, 1 + is_relative)
+        return Reduction(running, magnitudes, repeated, errors_per_repeat)
+    return Reduction(count, magnitudes, repeated, errors_per_repeat)
 
 
 def _absolute_sums(

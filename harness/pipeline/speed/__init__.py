@@ -154,7 +154,7 @@ def install(*, complete: bool = False) -> None:
     if complete:
         for name in _REPLACED_IN_EXIR:
             replacements.undo_replacements(replacements.SPEED, name)
-        replacements.run_all_vendor_code()
+    replacements.set_runs_all_vendor_code(complete)
 
 
 def uninstall() -> None:
