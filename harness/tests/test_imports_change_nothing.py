@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from harness.pytest_plugin.tests.sessions import script
 
 _LOOK = """
@@ -64,6 +66,7 @@ def _printed(code: str, *arguments: str) -> Any:
     return json.loads(script(_LOOK + code, *arguments, anew=True).stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 def test_importing_everything_replaces_nothing_and_sets_nothing(tmp_path: Path) -> None:
     loaded = _printed("""
 print(json.dumps([[importlib.import_module(name).__name__ for name in names()],

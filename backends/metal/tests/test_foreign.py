@@ -69,6 +69,7 @@ def test_a_payload_of_another_process_runs_in_a_child(
         assert torch.equal(output, given * 2)
 
 
+@pytest.mark.nightly
 def test_a_shader_that_crashes_is_an_error(program: bytes) -> None:
     foul = with_shader(program, "__builtin_trap();")
     with pytest.raises(ProgramError, match=r"was ended by SIG(ILL|TRAP|ABRT)"):

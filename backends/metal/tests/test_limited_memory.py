@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from harness.pytest_plugin.tests.sessions import environment
 
 LIMITED = """
@@ -18,6 +20,7 @@ with limit_allocations(4 << 30):
 """
 
 
+@pytest.mark.nightly
 def test_kernels_run_where_less_memory_is_allowed_than_they_reserve_address_space() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIMITED],

@@ -37,6 +37,7 @@ def test_nearly_all_planted_faults_are_caught_wherever_they_are() -> None:
     assert outcome.share >= SHARE, str(outcome)
 
 
+@pytest.mark.nightly
 def test_every_kind_of_fault_fits_somewhere() -> None:
     kinds = {fault.kind for case in CASES for fault in faults(Prepared(case).code)}
     assert kinds == {rule.kind for rule in RULES}

@@ -155,6 +155,7 @@ def test_a_process_that_dies_leaves_no_entry(wheel: Path, tmp_path: Path) -> Non
     assert_complete(codegen.find_or_generate(wheel, tmp_path))
 
 
+@pytest.mark.nightly
 def test_a_fresh_process_without_a_cache_can_import_the_delegate() -> None:
     script = (
         "from backends.mlx import codegen; codegen.install(); codegen.install()\n"

@@ -38,6 +38,7 @@ def said(ran: subprocess.CompletedProcess[str]) -> str:
     return ran.stdout + ran.stderr
 
 
+@pytest.mark.nightly
 def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=6, slow=1, seconds=0.01)
     asked = ("--targets", "null:eager", "--run-dir")
@@ -269,6 +270,7 @@ def commit(root: Path, text: str) -> None:
         )
 
 
+@pytest.mark.nightly
 def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for root in (ours, theirs):

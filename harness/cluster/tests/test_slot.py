@@ -54,6 +54,7 @@ def test_a_cell_has_its_record(crew: SlotPool, root: Path) -> None:
     assert (cell.status, cell.runtime, cell.suite) == (Status.PASSED, "emulated", "suites.small")
 
 
+@pytest.mark.nightly
 def test_where_nothing_is_forked_a_command_starts_it(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

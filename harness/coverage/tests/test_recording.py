@@ -64,6 +64,7 @@ def record(folder: Path, *arguments: str) -> dict[str, set[tuple[str, int]]]:
         return {**functions, "": found.read_once()}
 
 
+@pytest.mark.nightly
 def test_a_cell_is_charged_with_what_it_executes(tmp_path: Path) -> None:
     recorded = record(tmp_path, "-n", "1", "suites/quick", "-k", "xnnpack:fp32")
     functions = {cell: names for cell, names in recorded.items() if cell}

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.execution.native import runtime_log
 
 SCRIPT = """
@@ -21,6 +23,7 @@ print(run_cell(case, "xnnpack:fp32").status.value)
 PYTHONS_OWN = ("-W", "ignore:Guards may run slower on Python:RuntimeWarning")
 
 
+@pytest.mark.nightly
 def test_a_module_from_python_is_quiet() -> None:
     root = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": str(root)}

@@ -34,6 +34,7 @@ def test_same_program_gives_the_same_text() -> None:
     assert generate(program) == first
 
 
+@pytest.mark.nightly
 def test_another_process_gives_the_same_text_and_keeps_it_under_the_same_key() -> None:
     def digest() -> str:
         speed.install()  # nodes say where they come from; with it, in fewer words

@@ -126,12 +126,14 @@ def execute_hostile(worker: Worker, given_settings: Any) -> Counter[str]:
     return seen
 
 
+@pytest.mark.nightly
 def test_edited_graphs_give_results_or_are_refused(worker: Worker) -> None:
     seen = execute_edited_graphs(worker, settings(SETTINGS, max_examples=300))
     assert seen["results"] > 60
     assert seen["refused"] > 60
 
 
+@pytest.mark.nightly
 def test_edited_bytes_give_results_or_are_refused(worker: Worker) -> None:
     seen = execute_edited_bytes(worker, settings(SETTINGS, max_examples=60))
     assert seen["results"] > 5

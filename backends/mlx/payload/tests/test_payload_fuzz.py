@@ -252,6 +252,7 @@ def test_edited_bytes_load_or_are_refused(seed: int, edits: list[Edit]) -> None:
     survives(*edited_bytes(seed, edits))
 
 
+@pytest.mark.nightly
 @settings(SETTINGS, max_examples=400)
 @given(st.integers(0, 63), EDITS)
 def test_edited_graphs_load_or_are_refused(seed: int, edits: list[Edit]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from harness.pytest_plugin.tests.sessions import script
 
 _CODE = """
@@ -64,6 +66,7 @@ print(json.dumps({"ours": ours, "listed": listed, "overwritten": in_place, "part
 """
 
 
+@pytest.mark.nightly
 def test_what_is_replaced_is_listed_and_can_be_undone() -> None:
     found = json.loads(script(_CODE, anew=True).stdout.splitlines()[-1])
     assert len(found["ours"]) > 40

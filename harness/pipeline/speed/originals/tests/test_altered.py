@@ -208,6 +208,7 @@ def _lower(mode: str) -> list[Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_what_dynamo_wraps_is_not_altered() -> None:
     """torch._dynamo wraps Tracer.trace and others when it is first used, in any test before."""
     code = """
