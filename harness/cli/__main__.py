@@ -10,13 +10,13 @@ import click
 from harness.cli import (
     cell_commands,
     check,
-    coverage,
     fuzz,
     list_commands,
     releases,
     run_commands,
     trace_commands,
 )
+from harness.cli.coverage import coverage, mutate
 from harness.cli.new_backend import command as new_backend
 from harness.cli.passes import commands as passes
 from harness.cli.programs import commands as programs
@@ -52,6 +52,7 @@ _SECTIONS: dict[str, tuple[tuple[click.Command, str], ...]] = {
         (trace_commands.reduce, "Shrink a red cell to a minimal program."),
         (passes.passes, "List graph passes; check or bisect them."),
         (coverage.coverage, "Find lowering code that no cell executes."),
+        (mutate.mutate, "Find mistakes in lowering code that no cell notices."),
     ),
     "Extend": (
         (new_backend.new_backend, "Create a repository for a new backend."),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from harness.coverage.coverage_map import CoverageMap
@@ -65,24 +66,55 @@ class CellIndex:
 
     Args:
         recorded: the map; open as long as the index is used.
+        cells: ids of the only cells to index; all if None.
     """
 
-    def __init__(self, recorded: CoverageMap) -> None:
-        self._cells = {cell: frozenset(ids) for cell, ids in recorded.read_cells()}
+    def __init__(self, recorded: CoverageMap, cells: Container[str] | None = None) -> None:
+        self._cells = {
+            cell: frozenset(ids)
+            for cell, ids in recorded.read_cells()
+            if cells is None or cell in cells
+        }
         self._read_arcs = functools.cache(lambda file: list(recorded.read_arcs(file)))
+        self._arcs = {number for ids in self._cells.values() for number in ids}
+        self._list_executed = functools.cache(self._list_executed_lines)
 
     def find_cells(self, places: Iterable[CodePlace]) -> set[str]:
         """Return the ids of the cells that execute a line of one of the places."""
-        wanted = {
-            number
-            for place in places
-            for number, _, arcs in self._read_arcs(place.file)
-            if place.first is None
-            or place.last is None
-            # An arc with a negative end leaves the function that begins there.
-            or any(place.first <= line <= place.last for arc in arcs for line in arc)
-        }
+        wanted = {number for place in places for number in self._find_arcs(place)}
         return {cell for cell, ids in self._cells.items() if not wanted.isdisjoint(ids)}
+
+    def group_cells(self, place: CodePlace) -> list[set[str]]:
+        """Return the cells that execute a line of a place, in groups that execute the same lines of
+        its file, in the same order."""
+        groups: defaultdict[int, set[str]] = defaultdict(set)
+        wanted = set(self._find_arcs(place))
+        for cell, ids in self._cells.items():
+            for number in wanted & ids:
+                groups[number].add(cell)
+        return [groups[number] for number in sorted(groups)]
+
+    def is_executed(self, place: CodePlace) -> bool:
+        """Whether a cell executes a line of a place."""
+        lines = self._list_executed(place.file)
+        if place.first is None or place.last is None:
+            return bool(lines)
+        return not lines.isdisjoint(range(place.first, place.last + 1))
+
+    def _find_arcs(self, place: CodePlace) -> Iterator[int]:
+        """Yield the ids of the arcs that have a line of a place."""
+        for number, _, arcs in self._read_arcs(place.file):
+            # An arc with a negative end leaves the function that begins there.
+            if (
+                place.first is None
+                or place.last is None
+                or any(place.first <= line <= place.last for arc in arcs for line in arc)
+            ):
+                yield number
+
+    def _list_executed_lines(self, file: str) -> set[int]:
+        found = (arcs for number, _, arcs in self._read_arcs(file) if number in self._arcs)
+        return {line for arcs in found for arc in arcs for line in arc}
 
 
 def _find_file(text: str, files: Collection[FileCoverage]) -> FileCoverage:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.coverage.mutation.mutant import list_campaigns
 from harness.coverage.summary import read_summary
 from harness.errors import ConformError, RunUnreadable
 from harness.record.folder import load
@@ -15,10 +16,11 @@ from reports import facts, jinja
 from reports.comparison.diff import Diff, diff
 from reports.comparison.snapshot import take_snapshot
 from reports.coverage import page as coverage_page
+from reports.mutation import page as mutation_page
 from reports.site import changes, comparisons, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns
 from reports.site.details import SHARD, write_details, write_histories
-from reports.site.folder import COVERAGE, INDEX, Folder, open_folder
+from reports.site.folder import COVERAGE, INDEX, MUTATION, Folder, open_folder
 from reports.site.pack import script
 from reports.site.store import FoundRuns, find_runs
 from reports.summary import RunSummary, Totals
@@ -138,20 +140,22 @@ class _SiteWriter:
             "shard": SHARD,
         })  # fmt: skip
         self._assets()
-        has_coverage = self._write_coverage(chosen)
+        pages = {**self._write_coverage(chosen), **self._write_mutation(chosen)}
         news = None
         if base:
             news = page.count_news(self._diff(base, 0), self.runs[base]["key"])
         rows = [{**run, "total": total} for run, total in zip(self.runs, self.totals, strict=True)]
         self.folder.publish(
-            page.render(
-                newest, rows, news, self.folder.data, self.remarks, has_coverage=has_coverage
-            )
+            page.render(newest, rows, news, self.folder.data, self.remarks, pages=pages)
         )
         return self
 
-    def _write_coverage(self, paths: Sequence[Path]) -> bool:
-        """Write the page of the newest run whose coverage was recorded; return whether one was."""
+    def _write_coverage(self, paths: Sequence[Path]) -> dict[str, str]:
+        """Write the page of the newest run whose coverage was recorded.
+
+        Returns:
+            The page's file by its title; empty if there is no such run.
+        """
         for path in paths:
             try:
                 summary = read_summary(path)
@@ -162,8 +166,23 @@ class _SiteWriter:
                 title = self.shown.get(path.resolve(), path.name)
                 written = coverage_page.render(summary, title=title, back=f"../{INDEX}")
                 self.folder.write(COVERAGE, written.encode())
-                return True
-        return False
+                return {"Coverage": COVERAGE}
+        return {}
+
+    def _write_mutation(self, paths: Sequence[Path]) -> dict[str, str]:
+        """Write the page of the newest run with mutation scores; returns as the function above."""
+        for path in paths:
+            try:
+                campaigns = list_campaigns(path)
+            except ConformError as error:
+                self.remarks.append(f"omitted: {error}")
+                continue
+            if campaigns:
+                title = self.shown.get(path.resolve(), path.name)
+                written = mutation_page.render(campaigns, title=title, back=f"../{INDEX}")
+                self.folder.write(MUTATION, written.encode())
+                return {"Mutation": MUTATION}
+        return {}
 
     def _base(self) -> int:
         """Index of the newest older run with the same selection, else of the previous one, or 0."""

@@ -22,7 +22,9 @@ from harness.record.folder import write_atomically
 
 MARKER = "conform-site.json"
 INDEX = "index.html"
-COVERAGE = "coverage.html"  # in the subfolder
+# Pages in the subfolder.
+COVERAGE = "coverage.html"
+MUTATION = "mutation.html"
 _DATA = re.compile(r"data-[0-9a-f]{12}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from harness.record.run import Run
@@ -9,7 +10,6 @@ from reports import facts, jinja, text
 from reports.columns import lines
 from reports.comparison.diff import ChangeKind, Diff
 from reports.site import manifest
-from reports.site.folder import COVERAGE
 from reports.site.shared import CaseSplit, Mismatches, divide_mismatches
 from reports.summary import FailureGroup, RunSummary
 from reports.verdict import RunVerdict
@@ -36,7 +36,7 @@ def render(
     data: str,
     remarks: list[str],
     *,
-    has_coverage: bool = False,
+    pages: Mapping[str, str],
 ) -> str:
     """Render the page.
 
@@ -46,7 +46,7 @@ def render(
         news: the result of :func:`count_news`; None without an earlier run.
         data: name of the subfolder with the data files.
         remarks: reasons why the site omits runs, one line each.
-        has_coverage: whether the site has a page of the coverage of lowering code.
+        pages: files of further pages in the folder of the data, by title.
     """
     found = RunSummary.from_run(run)
     causes = found.failure_groups
@@ -75,7 +75,7 @@ def render(
             tones=manifest.TONES,
             data=data,
             remarks=remarks,
-            coverage=COVERAGE if has_coverage else "",
+            pages=pages,
         )
     )
 

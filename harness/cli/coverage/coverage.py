@@ -74,7 +74,7 @@ def show(folder: Path | None, area: str, pattern: str, limit: int, out: Path | N
 
     RUN is the folder of a recorded run; default: the newest one in runs/.
     """
-    folder = folder or _find_recorded()
+    folder = folder or find_recorded_run()
     if out is None:
         _show(folder, area=area, pattern=pattern, limit=limit)
         return
@@ -102,7 +102,7 @@ def cells(place: str, folder: Path | None) -> None:
     from harness.record.folder import load
     from reports.coverage.views import LABELS
 
-    folder = folder or _find_recorded()
+    folder = folder or find_recorded_run()
     parsed = parse_place(place, load_summary(folder))
     with CoverageMap(folder / MAP_FILE) as recorded:
         found = sorted(CellIndex(recorded).find_cells([parsed]))
@@ -139,7 +139,7 @@ def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
     from harness.extras.releases.affected import find_affected_backends
     from harness.record.folder import load
 
-    folder = folder or _find_recorded()
+    folder = folder or find_recorded_run()
     text = patch.read()
     with CoverageMap(folder / MAP_FILE) as recorded:
         summary = load_summary(folder)
@@ -176,7 +176,7 @@ def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:
     terminal.render(summary, Console(), area=area, pattern=pattern, limit=limit)
 
 
-def _find_recorded() -> Path:
+def find_recorded_run() -> Path:
     """Return the newest run with a map or a summary.
 
     Raises:

@@ -1,0 +1,1 @@
+"""``conform coverage`` and ``conform mutate``: what cells execute, and what they notice."""

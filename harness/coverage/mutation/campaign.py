@@ -1,0 +1,255 @@
+"""Judge mutants: run the cells that execute each, and compare them with the installed code.
+
+Does not import torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import structs
+
+from harness.coverage.mutation.choose import CellChooser
+from harness.coverage.mutation.messages import (
+    CellJob,
+    CellObserved,
+    InvalidMutant,
+    MutationEvent,
+    MutationRequest,
+)
+from harness.coverage.mutation.mutant import Mutant, MutantOutcome, MutantResult
+from harness.errors import ConformError, WorkerEnded
+from harness.record.cell import Cell
+from harness.workers.fork_server import python_command
+from harness.workers.process import WorkerProcess
+from harness.workers.protocol import Finished, Refused
+
+CompareCells = Callable[[Cell, Cell], str]
+"""Describes why the gate refuses the second record of a cell after the first; empty if it does
+not."""
+
+_MODULE = "harness.coverage.mutation.worker"
+_TIMEOUT_FACTOR, _LEAST_TIMEOUT = 20.0, 60.0
+
+
+@dataclass(frozen=True)
+class _Observation:
+    """A cell that ran: its record, and a digest of its program."""
+
+    cell: Cell
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Cells that ran in one process, in order.
+
+    Attributes:
+        observed: the cells that ended.
+        end: how the process ended in the next cell; empty if it ended by itself.
+        invalid: why the mutant is invalid.
+    """
+
+    observed: list[_Observation]
+    end: str = ""
+    invalid: str = ""
+
+
+def judge_mutants(
+    mutants: Sequence[Mutant],
+    chooser: CellChooser,
+    compare: CompareCells,
+    *,
+    cells: int,
+    sampled: bool,
+    workers: int,
+    deadline: float | None = None,
+) -> Iterator[MutantResult]:
+    """Judge mutants; yield each result as it is known.
+
+    Args:
+        mutants: the mutants.
+        chooser: chooses their cells.
+        compare: the gate.
+        cells: the most cells for one mutant; 0 for all.
+        sampled: whether the mutants are drawn at random from all files.
+        workers: number of processes.
+        deadline: of ``time.monotonic()``, after which no mutant is begun.
+
+    Raises:
+        ConformError: a worker process does not start.
+    """
+    baseline = _Baseline()
+    folder = tempfile.TemporaryDirectory(prefix="conform-")
+    judges: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
+    for number in range(workers):
+        judges.put(_Judge(baseline, compare, Path(folder.name) / f"worker{number}"))
+
+    def judge(mutant: Mutant, chosen: list[Cell], executing: int) -> MutantResult:
+        one = judges.get()
+        try:
+            return structs.replace(one.judge(mutant, chosen, executing), sampled=sampled)
+        finally:
+            judges.put(one)
+
+    left, running = iter(mutants), set[Future[MutantResult]]()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while True:
+            is_late = deadline is not None and time.monotonic() > deadline
+            for mutant in () if is_late else itertools.islice(left, workers - len(running)):
+                running.add(pool.submit(judge, mutant, *chooser.choose(mutant, cells)))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        baseline.close()
+        pool.shutdown(cancel_futures=True)
+        while not judges.empty():
+            judges.get().close()
+        folder.cleanup()
+
+
+class _Baseline:
+    """What cells show with the installed code; shared by all workers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._observed: dict[str, _Observation | None] = {}
+        self.is_closed = False
+
+    def get(self, cells: Sequence[Cell], run: Callable[[Sequence[Cell]], _Ended]) -> None:
+        """Run the cells that did not run yet."""
+        missing = [cell for cell in cells if cell.id not in self._observed]
+        while missing:
+            ended = run(missing)
+            with self._lock:
+                for each in ended.observed:
+                    red = each.cell.status.is_red
+                    self._observed[each.cell.id] = None if red else each
+                missing = missing[len(ended.observed) :]
+                if ended.end and missing:
+                    self._observed[missing.pop(0).id] = None
+
+    def find(self, cell: str) -> _Observation | None:
+        """Return a cell that ran; None if it is red or ends its process."""
+        return self._observed[cell]
+
+    def close(self) -> None:
+        """Let running judges end with their next request."""
+        self.is_closed = True
+
+
+class _Judge:
+    """Judges mutants in a worker process of its own."""
+
+    def __init__(self, baseline: _Baseline, compare: CompareCells, output: Path) -> None:
+        self._baseline, self._compare, self._output = baseline, compare, output
+        self._process: WorkerProcess[MutationEvent] | None = None
+
+    def judge(self, mutant: Mutant, cells: Sequence[Cell], executing: int) -> MutantResult:
+        """Run the cells of a mutant until one is red, and classify what they show."""
+        began = time.monotonic()
+        seen: list[_Observation] = []
+
+        def make_result(outcome: MutantOutcome, cell: str = "", detail: str = "") -> MutantResult:
+            return MutantResult(
+                mutant=mutant,
+                outcome=outcome,
+                tried=len(seen),
+                executing=executing,
+                cell=cell,
+                detail=detail,
+                seconds=time.monotonic() - began,
+            )
+
+        left = list(cells)
+        while left:
+            ended = self._run(mutant, left)
+            if ended.invalid:
+                return make_result(MutantOutcome.INVALID, detail=ended.invalid)
+            ran, left = left[: len(ended.observed)], left[len(ended.observed) :]
+            died = [left.pop(0)] if ended.end and left else []
+            self._baseline.get([*ran, *died], lambda missing: self._run(None, missing))
+            seen += [each for each in ended.observed if self._baseline.find(each.cell.id)]
+            for cell in died:
+                if self._baseline.find(cell.id):
+                    return make_result(MutantOutcome.RED, cell.id, f"the process {ended.end}")
+            if seen and (last := seen[-1].cell).status.is_red:
+                return make_result(MutantOutcome.RED, last.id, _describe(last))
+            if not ended.end and not (ended.observed and ended.observed[-1].cell.status.is_red):
+                break
+        pairs = [(self._baseline.find(each.cell.id), each) for each in seen]
+        for before, after in pairs:
+            if before and (reason := self._compare(before.cell, after.cell)):
+                return make_result(MutantOutcome.GATE, after.cell.id, reason)
+        for before, after in pairs:
+            if before and before.digest != after.digest:
+                return make_result(MutantOutcome.CHANGED, after.cell.id)
+        return make_result(MutantOutcome.UNCHANGED)
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._process is not None:
+            self._process.close()
+
+    def _run(self, mutant: Mutant | None, cells: Sequence[Cell]) -> _Ended:
+        """Run cells in a forked process.
+
+        Raises:
+            ConformError: the worker process ended.
+        """
+        if self._baseline.is_closed:
+            raise ConformError("the campaign was stopped")
+        if self._process is None:
+            self._process = _start_worker(self._output)
+        process = self._process
+        slowest = max(cell.seconds for cell in cells)
+        jobs = [
+            CellJob(f"{cell.suite.replace('.', '/')}.py", cell.case, cell.target) for cell in cells
+        ]
+        timeout = max(_LEAST_TIMEOUT, _TIMEOUT_FACTOR * slowest)
+        process.send(MutationRequest(mutant=mutant, cells=jobs, cell_timeout=timeout))
+        observed, invalid = [], ""
+        for event in process.events():
+            match event:
+                case CellObserved():
+                    observed.append(_Observation(Cell.from_json(event.record), event.digest))
+                case InvalidMutant():
+                    invalid = event.message
+                case Refused():
+                    raise ConformError(event.message)
+                case Finished():
+                    return _Ended(observed, event.answer.decode(), invalid)
+        printed = self._output.read_text(errors="replace").strip().splitlines()[-1:]
+        raise ConformError(f"the process that forks {process.end}: {' '.join(printed)}")
+
+
+def _start_worker(output: Path) -> WorkerProcess[MutationEvent]:
+    process: WorkerProcess[MutationEvent] = WorkerProcess(
+        _MODULE,
+        MutationEvent,
+        environment={"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
+        output=output,
+        python=python_command(),
+    )
+    try:
+        process.start()
+    except (WorkerEnded, OSError) as error:
+        raise ConformError(f"the process that forks {error}") from error
+    return process
+
+
+def _describe(cell: Cell) -> str:
+    """Describe why a cell is red, in one line."""
+    stage = f"{cell.stage}: " if cell.stage else ""
+    return f"{cell.status.value}: {stage}{(cell.error or '').splitlines()[0] if cell.error else ''}"

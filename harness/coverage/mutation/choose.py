@@ -1,0 +1,177 @@
+"""Choose mutants, and the cells that run for each."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from harness.coverage.coverage_map import CoverageMap
+from harness.coverage.lookup import CellIndex, CodePlace
+from harness.coverage.mutation.mutant import FileMutants, Mutant
+from harness.coverage.mutation.operators import list_mutants
+from harness.coverage.summary import CoverageSummary, ExecutedBy
+from harness.coverage.unexecuted import classify
+from harness.coverage.vendor_code import list_vendor_files
+from harness.errors import UsageError
+from harness.record.cell import Cell
+
+_LONGEST_SECONDS = 10.0
+"""Cells that took longer when they were recorded are not run."""
+
+
+@dataclass
+class MutantPool:
+    """All mutants of some files.
+
+    Attributes:
+        executed: mutants in statements that a cell executes.
+        files: numbers of all mutants, by file.
+    """
+
+    executed: list[Mutant] = field(default_factory=list)
+    files: dict[str, FileMutants] = field(default_factory=dict)
+
+    def select(self, patterns: Sequence[str]) -> list[Mutant]:
+        """Return the executed mutants in files that match a glob or contain a text; all without.
+
+        Raises:
+            UsageError: no file matches.
+        """
+        names = {name for name in self.files if _matches(name, patterns)}
+        if not names:
+            raise UsageError(f"no file of these matches {', '.join(patterns)}")
+        return [mutant for mutant in self.executed if mutant.file in names]
+
+
+def select_cells(target: str, cells: Iterable[Cell], summary: CoverageSummary) -> list[Cell]:
+    """Return the cells that can run for a target.
+
+    Args:
+        target: an area, or a backend and recipe whose cells alone run.
+        cells: all cells of the run.
+        summary: of the same run.
+
+    Raises:
+        UsageError: there is no such area, or no such cell.
+    """
+    area, _, recipe = target.partition(":")
+    if area not in summary.areas():
+        raise UsageError(f"no code of {area} is recorded; there is {', '.join(summary.areas())}")
+    found = [cell for cell in cells if not recipe or cell.target.partition("+")[0] == target]
+    if not found:
+        raise UsageError(f"the run has no cells on {target}")
+    return found
+
+
+def list_pool(area: str, cells: CellChooser, summary: CoverageSummary) -> MutantPool:
+    """List the mutants of an area.
+
+    Args:
+        area: its name.
+        cells: has the recorded cells.
+        summary: of the same run.
+    """
+    outlines = {file.name: file for file in summary.files}
+    pool = MutantPool()
+    for file in list_vendor_files():
+        if file.area != area:
+            continue
+        outline = outlines.get(file.name)
+        once = {each.name for each in (outline.functions if outline else ()) if each.is_once}
+        numbers: Counter[str] = Counter()
+        for mutant in list_mutants(file.path.read_bytes(), file.name, area):
+            if cells.is_executed(mutant):
+                pool.executed.append(mutant)
+                numbers["executed"] += 1
+            else:
+                numbers["once" if mutant.function in once else "unexecuted"] += 1
+        pool.files[file.name] = FileMutants(**numbers)
+    return pool
+
+
+def draw_sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Draw mutants at random, the kinds of change in turn, so that no kind dominates.
+
+    A larger sample begins with the smaller one.
+
+    Args:
+        mutants: all mutants.
+        size: how many to draw; 0 for all.
+        seed: of the order.
+    """
+    by_operator: defaultdict[str, list[Mutant]] = defaultdict(list)
+    for mutant in sorted(mutants, key=lambda mutant: mutant.id):
+        by_operator[mutant.operator].append(mutant)
+    generator = random.Random(seed)
+    for each in by_operator.values():
+        generator.shuffle(each)
+    rounds = itertools.zip_longest(*(by_operator[name] for name in sorted(by_operator)))
+    drawn = [mutant for each in rounds for mutant in each if mutant is not None]
+    return drawn[:size] if size else drawn
+
+
+class CellChooser:
+    """Chooses the cells that run for a mutant.
+
+    Args:
+        recorded: the map of a run; open as long as the chooser is used.
+        cells: records of the run, of the targets that run.
+        given: choose these cells for each mutant.
+    """
+
+    def __init__(
+        self, recorded: CoverageMap, cells: Iterable[Cell], given: Sequence[Cell] = ()
+    ) -> None:
+        self._given = given
+        self._records = {
+            cell.id: cell
+            for cell in cells
+            if not cell.status.is_red and cell.seconds <= _LONGEST_SECONDS
+        }
+        self._index = CellIndex(recorded, self._records)
+
+    def is_executed(self, mutant: Mutant) -> bool:
+        """Whether a cell executes the changed statement."""
+        return self._index.is_executed(_find_place(mutant))
+
+    def choose(self, mutant: Mutant, limit: int) -> tuple[list[Cell], int]:
+        """Return the cells to run, the cheapest and most different first, and how many there are.
+
+        The first cells are of different suites, and take different ways through the file.
+
+        Args:
+            mutant: the mutant.
+            limit: the most cells; 0 for all.
+        """
+        if self._given:
+            return list(self._given), len(self._given)
+        by_suite: defaultdict[str, list[tuple[int, bool, float, str]]] = defaultdict(list)
+        groups = self._index.group_cells(_find_place(mutant))
+        for group in groups:
+            numbers: Counter[str] = Counter()
+            for cell in sorted((self._records[name] for name in group), key=_rank):
+                by_suite[cell.suite].append((numbers[cell.suite], *_rank(cell)))
+                numbers[cell.suite] += 1
+        rounds = itertools.zip_longest(*(sorted(ranked) for _, ranked in sorted(by_suite.items())))
+        ordered = [
+            self._records[name]
+            for each in rounds
+            for _, _, _, name in sorted((rank for rank in each if rank), key=lambda rank: rank[1:])
+        ]
+        return (ordered[:limit] if limit else ordered), len(ordered)
+
+
+def _rank(cell: Cell) -> tuple[bool, float, str]:
+    return classify(cell) is not ExecutedBy.CONCLUSIVE, cell.seconds, cell.id
+
+
+def _find_place(mutant: Mutant) -> CodePlace:
+    return CodePlace(mutant.file, mutant.first, mutant.last)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(each in name or fnmatchcase(name, each) for each in patterns)
