@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 
-from harness.coverage.coverage_map import CoverageMap
+from harness.coverage.coverage_map import Arc, CoverageMap
 from harness.coverage.summary import CoverageSummary, FileCoverage
 from harness.errors import UsageError
 
@@ -84,15 +84,25 @@ class CellIndex:
         wanted = {number for place in places for number in self._find_arcs(place)}
         return {cell for cell, ids in self._cells.items() if not wanted.isdisjoint(ids)}
 
-    def group_cells(self, place: CodePlace) -> list[set[str]]:
-        """Return the cells that execute a line of a place, in groups that execute the same lines of
-        its file, in the same order."""
-        groups: defaultdict[int, set[str]] = defaultdict(set)
+    def group_cells(self, place: CodePlace, first: int, last: int) -> list[set[str]]:
+        """Return the cells that execute a line of a place, in groups that go the same way through
+        some lines around it.
+
+        Args:
+            place: the place.
+            first, last: the lines around it, of the same file.
+        """
         wanted = set(self._find_arcs(place))
+        ways = {
+            number: frozenset(arc for arc in arcs if any(first <= line <= last for line in arc))
+            for number, _, arcs in self._read_arcs(place.file)
+            if number in wanted
+        }
+        groups: defaultdict[frozenset[Arc], set[str]] = defaultdict(set)
         for cell, ids in self._cells.items():
             for number in wanted & ids:
-                groups[number].add(cell)
-        return [groups[number] for number in sorted(groups)]
+                groups[ways[number]].add(cell)
+        return list(groups.values())
 
     def is_executed(self, place: CodePlace) -> bool:
         """Whether a cell executes a line of a place."""

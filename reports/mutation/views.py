@@ -116,7 +116,7 @@ def _add_totals(score: MutationScore, file: FileMutants) -> None:
 
 def is_explained(result: MutantResult, campaign: Campaign) -> bool:
     """Whether a mutant survives for a known good reason."""
-    return result.outcome in SURVIVED and result.mutant.id in campaign.info.reviews
+    return result.outcome in SURVIVED and campaign.info.find_review(result.mutant) is not None
 
 
 def list_survivors(campaign: Campaign) -> list[MutantResult]:

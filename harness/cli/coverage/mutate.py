@@ -144,7 +144,7 @@ def run(
                 append_result(out, result)
                 results[result.mutant.id] = result
                 progress.advance(bar)
-                if result.outcome in views.SURVIVED and result.mutant.id not in info.reviews:
+                if result.outcome in views.SURVIVED and not info.find_review(result.mutant):
                     line = terminal.describe(result)
                     progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
     judged = {each.id: results[each.id] for each in chosen if each.id in results}
@@ -189,10 +189,12 @@ def show(mutant: str, folder: Path | None) -> None:
     from reports.mutation import terminal
 
     folder = folder or find_recorded_run()
-    result = _find(mutant, folder)
+    campaign, result = _find(mutant, folder)
     file = next(file for file in list_vendor_files() if file.name == result.mutant.file)
     click.echo(result.mutant.format_diff(file.path.read_bytes()))
     click.echo(terminal.describe(result))
+    if review := campaign.info.find_review(result.mutant):
+        click.echo(f"{review.kind}: {review.reason}")
     with CoverageMap(folder / MAP_FILE) as recorded:
         cells, number = CellChooser(recorded, load(folder).cells).choose(result.mutant, 10)
     click.echo(f"\n{number:,} cells execute it; the first ones:")
@@ -226,7 +228,7 @@ def attempt(mutant: str, cells: Sequence[str], folder: Path | None, suites: Path
     from reports.mutation import terminal, views
 
     folder = folder or find_recorded_run()
-    result = _find(mutant, folder)
+    _, result = _find(mutant, folder)
     given = []
     for each in cells:
         case, target = split_cell_id(each)
@@ -293,8 +295,8 @@ def _read(folder: Path | None, target: str = "") -> list[Campaign]:
     return found
 
 
-def _find(mutant: str, folder: Path) -> MutantResult:
-    """Find a judged mutant by its id, or the beginning of it.
+def _find(mutant: str, folder: Path) -> tuple[Campaign, MutantResult]:
+    """Find a judged mutant by its id, or the beginning of it, and its campaign.
 
     Raises:
         UsageError: there is none, or several.
@@ -302,12 +304,12 @@ def _find(mutant: str, folder: Path) -> MutantResult:
     from harness.errors import UsageError
 
     found = [
-        result
+        (campaign, result)
         for campaign in _read(folder)
         for name, result in campaign.results.items()
         if name.startswith(mutant)
     ]
-    if len({each.mutant.id for each in found}) != 1:
+    if len({result.mutant.id for _, result in found}) != 1:
         what = "several mutants begin" if found else "no judged mutant begins"
         raise UsageError(f"{what} with {mutant} in {folder}; conform mutate score lists survivors")
     return found[0]

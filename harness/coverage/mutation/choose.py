@@ -141,7 +141,8 @@ class CellChooser:
     def choose(self, mutant: Mutant, limit: int) -> tuple[list[Cell], int]:
         """Return the cells to run, the cheapest and most different first, and how many there are.
 
-        The first cells are of different suites, and take different ways through the file.
+        Cells that go the same way through the function are a group. The groups take turns, small
+        ones first; in a group the suites take turns, the cheapest cell of each first.
 
         Args:
             mutant: the mutant.
@@ -149,20 +150,24 @@ class CellChooser:
         """
         if self._given:
             return list(self._given), len(self._given)
-        by_suite: defaultdict[str, list[tuple[int, bool, float, str]]] = defaultdict(list)
-        groups = self._index.group_cells(_find_place(mutant))
-        for group in groups:
-            numbers: Counter[str] = Counter()
-            for cell in sorted((self._records[name] for name in group), key=_rank):
-                by_suite[cell.suite].append((numbers[cell.suite], *_rank(cell)))
-                numbers[cell.suite] += 1
-        rounds = itertools.zip_longest(*(sorted(ranked) for _, ranked in sorted(by_suite.items())))
-        ordered = [
-            self._records[name]
-            for each in rounds
-            for _, _, _, name in sorted((rank for rank in each if rank), key=lambda rank: rank[1:])
-        ]
+        groups = self._index.group_cells(_find_place(mutant), mutant.begin, mutant.end_line)
+        ordered = _take_turns(
+            self._order([self._records[name] for name in group])
+            for group in sorted(groups, key=lambda group: (len(group), min(group)))
+        )
         return (ordered[:limit] if limit else ordered), len(ordered)
+
+    def _order(self, cells: Sequence[Cell]) -> list[Cell]:
+        by_suite: defaultdict[str, list[Cell]] = defaultdict(list)
+        for cell in sorted(cells, key=_rank):
+            by_suite[cell.suite].append(cell)
+        return _take_turns(by_suite.values())
+
+
+def _take_turns(queues: Iterable[Sequence[Cell]]) -> list[Cell]:
+    """Return the first of each queue, then the second of each, and so on."""
+    rounds = itertools.zip_longest(*queues)
+    return [cell for each in rounds for cell in each if cell is not None]
 
 
 def _rank(cell: Cell) -> tuple[bool, float, str]:

@@ -7,6 +7,7 @@ import enum
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         area: area of the file.
         file: name of the file in the map.
         function: qualified name of the outermost function.
+        begin, end_line: first and last line of this function, without decorators.
         first, last: lines of the changed statement, or of the header of a compound one.
         operator: kind of the change.
         start, end: the changed bytes of the file.
@@ -62,6 +64,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     area: str
     file: str
     function: str
+    begin: int
+    end_line: int
     first: int
     last: int
     operator: str
@@ -69,6 +73,15 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     before: str
     after: str
+
+    def is_explained_by(self, review: MutantReview) -> bool:
+        """Whether a review explains why the mutant survives."""
+        fields = (self.id, self.file, self.function, self.operator, self.before, self.after)
+        globs = (
+            review.id, review.file, review.function, review.operator, review.before, review.after
+        )  # fmt: skip
+        pairs = zip(fields, globs, strict=True)
+        return all(fnmatchcase(" ".join(value.split()), glob) for value, glob in pairs)
 
     def apply(self, source: bytes) -> bytes:
         """Return the mutated source of the file.
@@ -137,14 +150,18 @@ class CampaignInfo(msgspec.Struct, frozen=True, kw_only=True):
         target: area, or backend and recipe, whose code is mutated.
         packages: versions of the packages that hold the code.
         files: numbers of mutants by file.
-        reviews: explanations of mutants that survive for a good reason, by id.
+        reviews: explanations of mutants that survive for a good reason.
     """
 
     version: int = _VERSION
     target: str
     packages: dict[str, str] = {}
     files: dict[str, FileMutants] = {}
-    reviews: dict[str, MutantReview] = {}
+    reviews: list[MutantReview] = []
+
+    def find_review(self, mutant: Mutant) -> MutantReview | None:
+        """Return the first review that explains a mutant."""
+        return next((each for each in self.reviews if mutant.is_explained_by(each)), None)
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,9 +58,11 @@ class _Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class _Place:
-    """A function, and the lines of one of its statements."""
+    """A function with its lines, and the lines of one of its statements."""
 
     function: str
+    begin: int
+    end_line: int
     first: int
     last: int
 
@@ -88,6 +90,8 @@ def list_mutants(source: bytes, file: str, area: str) -> list[Mutant]:
                 area=area,
                 file=file,
                 function=place.function,
+                begin=place.begin,
+                end_line=place.end_line,
                 first=place.first,
                 last=place.last,
                 operator=edit.operator,
@@ -117,7 +121,13 @@ class _EditFinder:
         """Yield each edit with its place."""
         for name, function in _list_functions(tree.body, ""):
             for statement in _list_statements(function.body):
-                place = _Place(name, statement.lineno, _last_header_line(statement))
+                place = _Place(
+                    name,
+                    function.lineno,
+                    function.end_lineno or function.lineno,
+                    statement.lineno,
+                    _last_header_line(statement),
+                )
                 for edit in self._find_in_statement(statement):
                     yield place, edit
 

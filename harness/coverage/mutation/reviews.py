@@ -2,9 +2,12 @@
 
 ::
 
-    [9d92a79859]
-    kind = "equivalent"
-    reason = "mean_dims is None for no program: aten.mean.dim always has dims here"
+    [[review]]
+    file = "*/arm/_passes/*"
+    operator = "keyword"
+    before = "*from_node=*"
+    kind = "harmless"
+    reason = "from_node is read by debug output alone"
 """
 
 from __future__ import annotations
@@ -21,30 +24,46 @@ REVIEWS_FILE = "reviewed_mutants.toml"
 """Name of the file in the folder of suites."""
 
 
-class MutantReview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a mutant survives.
+class MutantReview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why mutants survive.
 
     Attributes:
         kind: ``equivalent``, no program can show it; ``harmless``, programs may differ in ways that
-            affect no user, such as the order of two independent nodes.
+            affect no user, such as debug information; ``unused``, no target of ours uses the code.
         reason: why, for a reader who has the diff.
+        id, file, function, operator, before, after: globs over the fields of the mutants; all of
+            them have to match. Runs of white space in the changed text count as one space.
     """
 
-    kind: Literal["equivalent", "harmless"]
+    kind: Literal["equivalent", "harmless", "unused"]
     reason: str
+    id: str = "*"
+    file: str = "*"
+    function: str = "*"
+    operator: str = "*"
+    before: str = "*"
+    after: str = "*"
 
 
-def read_reviews(folder: Path) -> dict[str, MutantReview]:
-    """Read the reviews of a folder of suites, by id of the mutant; empty if it has none.
+class _Reviews(msgspec.Struct, forbid_unknown_fields=True):
+    review: list[MutantReview] = []
+
+
+def read_reviews(folder: Path) -> list[MutantReview]:
+    """Read the reviews of a folder of suites; empty if it has none.
 
     Raises:
-        UsageError: the file is damaged.
+        UsageError: the file is damaged, or a review matches mutants of all files.
     """
     path = folder / REVIEWS_FILE
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(content, dict[str, MutantReview])
+        found = msgspec.convert(content, _Reviews).review
     except FileNotFoundError:
-        return {}
+        return []
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise UsageError(f"{path}: {error}") from error
+    for review in found:
+        if review.id == review.file == "*":
+            raise UsageError(f"{path}: the review {review.reason!r} names neither id nor file")
+    return found

@@ -45,7 +45,8 @@ def make_campaign(*outcomes: MutantOutcome, sampled: bool = True) -> Campaign:
     results = {}
     for number, outcome in enumerate(outcomes):
         mutant = Mutant(
-            id=f"id{number}", area="xnnpack", file=NAMES[number % 2], function="f", first=number,
+            id=f"id{number}", area="xnnpack", file=NAMES[number % 2], function="f", begin=1,
+            end_line=9, first=number,
             last=number, operator="constant", start=number, end=number + 1,
             before="1", after="2",
         )  # fmt: skip
@@ -109,7 +110,7 @@ def test_the_gate_judges_a_pair_of_records() -> None:
 
 
 def explain(campaign: Campaign, *names: str) -> Campaign:
-    reviews = {name: MutantReview(kind="equivalent", reason="x") for name in names}
+    reviews = [MutantReview(kind="equivalent", reason="x", id=name) for name in names]
     return structs.replace(campaign, info=structs.replace(campaign.info, reviews=reviews))
 
 
@@ -150,11 +151,21 @@ def test_the_page_shows_survivors_and_is_linked(tmp_path: Path) -> None:
 
 
 def test_reviews_are_checked(tmp_path: Path) -> None:
-    assert read_reviews(tmp_path) == {}
+    assert read_reviews(tmp_path) == []
     path = tmp_path / REVIEWS_FILE
-    path.write_text('[abc]\nkind = "equivalent"\nreason = "always 1"\n')
-    assert read_reviews(tmp_path)["abc"].reason == "always 1"
-    for wrong in ('[abc]\nkind = "dull"\nreason = "x"\n', "[abc", '[abc]\nkind = "harmless"\n'):
-        path.write_text(wrong)
+    good = '[[review]]\nkind = "equivalent"\nreason = "always 1"\n'
+    path.write_text(good + 'id = "abc"\n')
+    assert read_reviews(tmp_path)[0].reason == "always 1"
+    wrong = '[[review]]\nkind = "dull"\nreason = "x"\nid = "abc"\n'
+    for content in (wrong, "[abc", good, good + 'name = "x"\n', "other = 1\n"):
+        path.write_text(content)
         with pytest.raises(UsageError, match=REVIEWS_FILE):
             read_reviews(tmp_path)
+
+
+def test_all_globs_of_a_review_have_to_match() -> None:
+    mutant = make_campaign(MutantOutcome.CHANGED).results["id0"].mutant
+    mutant = structs.replace(mutant, before="call(\n    x=1)")
+    given = MutantReview(kind="harmless", reason="x", file="*/a.py", before="call( x=*")
+    assert mutant.is_explained_by(given)
+    assert not mutant.is_explained_by(structs.replace(given, operator="keyword"))
