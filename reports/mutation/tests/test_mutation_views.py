@@ -117,7 +117,7 @@ def explain(campaign: Campaign, *names: str) -> Campaign:
 def test_explained_survivors_do_not_count() -> None:
     explained = explain(make_campaign(*OUTCOMES), "id0", "id4")
     score = views.compute_score(explained)
-    # A mutant that is noticed counts, although somebody thought that it cannot be.
+    # A mutant that is noticed counts, although a review says that it cannot be.
     assert (score.judged, score.explained, score.survivors, score.noticed) == (4, 1, 1, 0.75)
     assert [each.mutant.id for each in views.list_survivors(explained)] == ["id3"]
 
