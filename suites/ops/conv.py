@@ -41,6 +41,8 @@ CASES: list[Case] = [
             randn(1, 3, 8, 9)),
     nn_case("convolution/2d_stride_asymmetric", lambda: Conv2d(3, 4, 3, stride=(2, 1)),
             randn(1, 3, 9, 8)),
+    nn_case("convolution/2d_stride_beyond_padding", lambda: Conv2d(3, 4, 3, stride=(4, 3), padding=1),
+            randn(1, 3, 8, 7)),
     nn_case("convolution/2d_stride_drops_edge", lambda: Conv2d(3, 4, 3, stride=2, padding=1),
             randn(1, 3, 10, 8)),
     nn_case("convolution/2d_padding_asymmetric", lambda: Conv2d(3, 4, 3, padding=(0, 2)),

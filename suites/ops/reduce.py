@@ -69,6 +69,8 @@ CASES: list[Case] = [
     op("argmax/all", torch.argmax, distinct(3, 7)),
     op("argmax/negative_dim_keepdim", torch.argmax, distinct(3, 4, 5), dim=-1, keepdim=True),
     op("argmax/transposed", torch.argmax, distinct(4, 6).transposed(), dim=1),
+    op("argmax/to_int32", lambda x: x.argmax(1).to(_I32), distinct(3, 4, 5)),
+    op("argmax/to_float", lambda x: x.argmax(1).float() / 2, distinct(3, 4, 5)),
     op("argmin/dim", torch.argmin, distinct(3, 4, 5), dim=2),
     op("argmin/all", torch.argmin, distinct(2, 3, 4)),
     op("any/all", torch.any, bools(3, 4)),

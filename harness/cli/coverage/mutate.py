@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.common import ABOVE_ZERO, SUITES
+from harness.cli.common import ABOVE_ZERO, SUITES, silence_vendors
 from harness.cli.coverage.coverage import find_recorded_run
 
 if TYPE_CHECKING:
@@ -227,6 +227,7 @@ def attempt(mutant: str, cells: Sequence[str], folder: Path | None, suites: Path
     from reports.comparison.gate.pair import describe_refusal
     from reports.mutation import terminal, views
 
+    silence_vendors()
     folder = folder or find_recorded_run()
     _, result = _find(mutant, folder)
     given = []

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.coverage.mutation.reviews import MutantReview
+from harness.coverage.mutation.reviews import REVIEWED_FIELDS, MutantReview
 from harness.errors import ConformError
 from harness.record.folder import write_atomically
 
@@ -54,6 +54,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         function: qualified name of the outermost function.
         begin, end_line: first and last line of this function, without decorators.
         first, last: lines of the changed statement, or of the header of a compound one.
+        statement: text of these lines, with single spaces.
         operator: kind of the change.
         start, end: the changed bytes of the file.
         before: their text.
@@ -68,6 +69,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     end_line: int
     first: int
     last: int
+    statement: str = ""
     operator: str
     start: int
     end: int
@@ -76,12 +78,10 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_explained_by(self, review: MutantReview) -> bool:
         """Whether a review explains why the mutant survives."""
-        fields = (self.id, self.file, self.function, self.operator, self.before, self.after)
-        globs = (
-            review.id, review.file, review.function, review.operator, review.before, review.after
-        )  # fmt: skip
-        pairs = zip(fields, globs, strict=True)
-        return all(fnmatchcase(" ".join(value.split()), glob) for value, glob in pairs)
+        return all(
+            fnmatchcase(" ".join(getattr(self, name).split()), getattr(review, name))
+            for name in REVIEWED_FIELDS
+        )
 
     def apply(self, source: bytes) -> bytes:
         """Return the mutated source of the file.

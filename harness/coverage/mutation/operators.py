@@ -79,6 +79,7 @@ def list_mutants(source: bytes, file: str, area: str) -> list[Mutant]:
         SyntaxError: it is no Python.
     """
     finder = _EditFinder(source)
+    lines = source.splitlines(keepends=True)
     numbers: Counter[tuple[str, ...]] = Counter()
     found = []
     for place, edit in finder.find(ast.parse(source)):
@@ -94,6 +95,7 @@ def list_mutants(source: bytes, file: str, area: str) -> list[Mutant]:
                 end_line=place.end_line,
                 first=place.first,
                 last=place.last,
+                statement=" ".join(b"".join(lines[place.first - 1 : place.last]).decode().split()),
                 operator=edit.operator,
                 start=edit.start,
                 end=edit.end,

@@ -24,6 +24,10 @@ REVIEWS_FILE = "reviewed_mutants.toml"
 """Name of the file in the folder of suites."""
 
 
+REVIEWED_FIELDS = ("id", "file", "function", "statement", "operator", "before", "after")
+"""Fields of mutants that reviews have globs for."""
+
+
 class MutantReview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why mutants survive.
 
@@ -31,8 +35,8 @@ class MutantReview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         kind: ``equivalent``, no program can show it; ``harmless``, programs may differ in ways that
             affect no user, such as debug information; ``unused``, no target of ours uses the code.
         reason: why, for a reader who has the diff.
-        id, file, function, operator, before, after: globs over the fields of the mutants; all of
-            them have to match. Runs of white space in the changed text count as one space.
+        id, file, function, statement, operator, before, after: globs over the fields of mutants;
+            all of them have to match. Runs of white space count as one space.
     """
 
     kind: Literal["equivalent", "harmless", "unused"]
@@ -40,6 +44,7 @@ class MutantReview(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     id: str = "*"
     file: str = "*"
     function: str = "*"
+    statement: str = "*"
     operator: str = "*"
     before: str = "*"
     after: str = "*"

@@ -47,7 +47,7 @@ def make_campaign(*outcomes: MutantOutcome, sampled: bool = True) -> Campaign:
         mutant = Mutant(
             id=f"id{number}", area="xnnpack", file=NAMES[number % 2], function="f", begin=1,
             end_line=9, first=number,
-            last=number, operator="constant", start=number, end=number + 1,
+            last=number, statement="x", operator="constant", start=number, end=number + 1,
             before="1", after="2",
         )  # fmt: skip
         results[mutant.id] = MutantResult(
