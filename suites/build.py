@@ -30,6 +30,7 @@ CANCELS = "its terms cancel, and bfloat16 may err by more than what is left of t
 
 DTYPE_TAGS = {
     torch.float32: "fp32",
+    torch.float64: "fp64",
     torch.float16: "fp16",
     torch.bfloat16: "bf16",
     torch.int64: "int64",

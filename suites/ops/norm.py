@@ -21,6 +21,19 @@ def _scrambled(module: nn.Module) -> nn.Module:
     return module
 
 
+class _Beside(nn.Module):
+    """A layer whose result is normalized, and read elsewhere as well."""
+
+    def __init__(self, layer: nn.Module, norm: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.norm = layer, _scrambled(norm)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.layer(x)
+        result: torch.Tensor = self.norm(hidden) + hidden.sigmoid()
+        return result
+
+
 CASES: list[Case] = [
     nn_case("native_layer_norm/last_dim", lambda: _scrambled(nn.LayerNorm(16)), randn(2, 5, 16)),
     nn_case("native_layer_norm/two_dims", lambda: _scrambled(nn.LayerNorm((4, 6))),
@@ -63,6 +76,8 @@ CASES: list[Case] = [
     nn_case("_native_batch_norm_legit_no_training/after_convolution",
             lambda: _scrambled(nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU())),
             randn(1, 3, 7, 6)),
+    nn_case("_native_batch_norm_legit_no_training/beside_a_reader",
+            lambda: _Beside(nn.Linear(5, 4), nn.BatchNorm1d(4)), randn(3, 5)),
     nn_case("rms_norm/weight", lambda: _scrambled(nn.RMSNorm(16, eps=1e-5)), randn(2, 5, 16)),
     nn_case("rms_norm/no_weight_default_eps",
             lambda: nn.RMSNorm(16, elementwise_affine=False), randn(4, 16)),

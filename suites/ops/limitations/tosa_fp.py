@@ -123,7 +123,8 @@ TOSA_FP: list[Limitation] = [
     # Shapes.
     Limitation(
         target="tosa:fp",
-        case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d",
+        case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d"
+        "|_native_batch_norm_legit_no_training/beside_a_reader",
         reason="FuseBatchNorm2dPass inserts a convolution for the batch norm to be fused with: a "
         "1-D one for inputs of rank 3, otherwise a 2-D one, which does not accept inputs of rank "
         "2 and 5.",

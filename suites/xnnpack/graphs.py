@@ -1,0 +1,93 @@
+"""Graphs that a pass or a configuration of XNNPACK's treats as a special case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch.nn import BatchNorm1d, BatchNorm2d, Conv1d, Conv2d, Linear, Module
+
+from harness import Case
+from suites.build import nn_case, op, randn
+
+
+class _Joined(Module):
+    """A layer, a normalization behind it, and another reader of the layer."""
+
+    def __init__(self, layer: Module, norm: Module) -> None:
+        super().__init__()
+        self.layer, self.norm = layer, norm
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.layer(x)
+        result: torch.Tensor = self.norm(hidden) + hidden.sigmoid()
+        return result
+
+
+class _Padded(Module):
+    """A convolution behind a padding."""
+
+    def __init__(self, layer: Module, pad: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.layer, self.pad = layer, pad
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(self.pad(x))
+        return result
+
+
+def _scrambled(norm: BatchNorm1d | BatchNorm2d) -> Module:
+    """Give a normalization statistics of its own."""
+    with torch.no_grad():
+        for each in (norm.weight, norm.running_mean, norm.running_var):
+            assert each is not None
+            each.uniform_(0.5, 2)
+    return norm.eval()
+
+
+def _padded(name: str, layer: Callable[[], Module], pad: tuple[int, ...], value: float = 0) -> Case:
+    spatial = 1 if name.startswith("1d") else 2
+    return nn_case(
+        f"padded_convolution/{name}",
+        lambda: _Padded(layer(), lambda x: F.pad(x, pad, value=value)),
+        randn(1, 3, *(6, 7)[:spatial]),
+    )
+
+
+_NORM = [
+    nn_case("norm_beside_reader/conv2d",
+            lambda: _Joined(Conv2d(3, 4, 3), _scrambled(BatchNorm2d(4))), randn(1, 3, 6, 7)),
+    nn_case("norm_beside_reader/conv1d",
+            lambda: _Joined(Conv1d(3, 4, 3), _scrambled(BatchNorm1d(4))), randn(1, 3, 9)),
+    nn_case("norm_beside_reader/linear",
+            lambda: _Joined(Linear(5, 4), _scrambled(BatchNorm1d(4))), randn(3, 5)),
+]  # fmt: skip
+_CAT = [
+    # XNNPACK concatenates at most five tensors; a pass divides more.
+    *(
+        op(f"cat_of_seven/dim{dim}", lambda x, dim=dim: torch.cat(x.exp().unbind(0), dim),
+           randn(7, 2, 3, 4))
+        for dim in (0, 1, -1)
+    ),
+]  # fmt: skip
+_PAD = [
+    _padded("2d", lambda: Conv2d(3, 4, 3), (1, 2, 0, 1)),
+    _padded("2d_channels", lambda: Conv2d(5, 4, 3), (0, 0, 0, 0, 1, 1)),
+    _padded("2d_channels_and_width", lambda: Conv2d(5, 4, 3), (1, 0, 0, 0, 1, 1)),
+    _padded("2d_with_a_value", lambda: Conv2d(3, 4, 3), (1, 1, 1, 1), 0.5),
+    _padded("2d_and_own_padding", lambda: Conv2d(3, 4, 3, padding=1), (1, 0, 0, 1)),
+    _padded("1d", lambda: Conv1d(3, 4, 3), (1, 2)),
+    _padded("1d_channels", lambda: Conv1d(5, 4, 3), (0, 0, 1, 1)),
+    _padded("1d_channels_and_length", lambda: Conv1d(5, 4, 3), (1, 0, 1, 1)),
+]
+
+CASES: list[Case] = [
+    *(replace(case, targets="xnnpack:fp32") for case in (*_NORM, *_CAT)),
+    *(replace(case, targets="xnnpack:fp32|xnnpack:int8") for case in _PAD),
+    *(
+        replace(case, name=f"{case.name}_int", targets="xnnpack:int8", tags=case.tags | {"int"})
+        for case in _CAT
+    ),
+]
