@@ -2,8 +2,8 @@
 
 Arm's quantizer rewrites operators before it observes them, and must leave the others alone: each
 pass of its ``transform_for_annotation`` asks ``allowed_to_transform``. The recipe quantizes linear
-and convolution layers only, so the operator behind the layer must remain as it is, outside of the
-delegate; ``fallbacks.json`` names it.
+and convolution layers only, so the operator behind the layer must remain as it is: in float on
+XNNPACK, and outside of the delegate of TOSA's integer profile, where ``fallbacks.json`` names it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from harness import Case
 from suites.build import nn_case, randn
 from suites.quant.only import on
 
-_TARGET = "tosa:int+layer_types"
+_TARGETS = "tosa:int+layer_types|xnnpack:int8+layer_types"
+_WEIGHT = torch.linspace(-1, 1, 48)
 
 
 class _Behind(Module):
@@ -73,7 +74,10 @@ def _accumulate(x: torch.Tensor) -> torch.Tensor:
 
 
 CASES: list[Case] = on(
-    _TARGET,
+    _TARGETS,
+    # Layers that are no modules of the quantized types.
+    _linear("functional_linear", lambda x: F.linear(x, _WEIGHT.reshape(6, 8))),
+    _convolution("functional_convolution", lambda x: F.conv2d(x, _WEIGHT.reshape(3, 4, 2, 2))),
     _linear("gelu", F.gelu),
     _linear("elu", F.elu),
     _linear("glu", F.glu),

@@ -234,6 +234,8 @@ CASES: list[Case] = [
            randn(3, 6)),
         op("int_shared/cat_and_product", lambda a, b: (torch.cat([a, b], -1), a * b), randn(2, 6),
            uniform(-50, 50, 2, 6)),
+        op("int_shared/sums_of_floats_and_integers", lambda a, i: (a + a, (i + 3) * i), randn(3, 6),
+           ints(0, 9, 3, 6)),
         op("int_shared/two_outputs", lambda a, b: (a + b, a * b), randn(3, 6), randn(3, 6)),
     ),
     *on(

@@ -17,6 +17,28 @@ _BIAS_OF_TWO_USES = (
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
+        target="xnnpack:int8+layer_types",
+        case="float_island/*conv*|float_island/*pool2d|float_island/group_norm"
+        "|float_island/batch_statistics|float_island/scaled",
+        reason="XNNPACKQuantizer asks its filter for weights and bias of a convolution, too "
+        "(_do_annotate_conv). These nodes have no module, so set_module_type and set_module_name "
+        "never quantize a convolution. Workaround: "
+        "`set_operator_type(torch.ops.aten.conv2d.default, config)`.",
+        link=f"{_XNNPACK}quantizer/xnnpack_quantizer_utils.py",
+        stage="quantize",
+        error="set_module_type(Conv2d) has no effect",
+    ),
+    Limitation(
+        target="xnnpack:int8",
+        case="int_shared/sums_of_floats_and_integers",
+        reason="_convert_scalars_to_attrs (quantizer/xnnpack_quantizer_utils.py) converts every "
+        "added or multiplied number to a float32 tensor, so sums of integers and numbers become "
+        "floats. Workaround: make the number a buffer of integers.",
+        link=f"{_XNNPACK}quantizer/xnnpack_quantizer_utils.py",
+        stage="quantize",
+        error="dtype float32, expected int64",
+    ),
+    Limitation(
         target="xnnpack:int8*|tosa:int",
         case="int_shared/norm_beside_reader",
         reason="prepare_pt2e folds a batch norm into the layer before it (_fuse_conv_bn_ and "

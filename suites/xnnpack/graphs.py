@@ -66,6 +66,8 @@ _NORM = [
 ]  # fmt: skip
 _CAT = [
     # XNNPACK concatenates at most five tensors; a pass divides more.
+    op("cat_of_five/dim1", lambda x: torch.cat(x.exp().unbind(0), 1), randn(5, 2, 3, 4)),
+    op("cat_of_nine/dim1", lambda x: torch.cat(x.exp().unbind(0), 1), randn(9, 2, 3, 4)),
     *(
         op(f"cat_of_seven/dim{dim}", lambda x, dim=dim: torch.cat(x.exp().unbind(0), dim),
            randn(7, 2, 3, 4))

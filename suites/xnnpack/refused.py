@@ -65,6 +65,8 @@ _CASES = [
     op("float64/addmm", torch.addmm, _normal(5), _normal(3, 7), _normal(7, 5)),
     op("float64/attention", F.scaled_dot_product_attention, _normal(1, 2, 3, 8),
        _normal(1, 2, 3, 8), _normal(1, 2, 3, 8)),
+    op("float64/to", lambda x: (x * 2).double(), randn(3, 5)),
+    op("float64/to_float32", lambda x: x.float() * 2, _normal(3, 5)),
     _module("linear", lambda: Linear(7, 5), 3, 7),
     _module("conv1d", lambda: Conv1d(3, 4, 3), 1, 3, 9),
     _module("conv2d", lambda: Conv2d(3, 4, 3), 1, 3, 6, 7),

@@ -182,13 +182,28 @@ def _verify_inline(lowered: Lowered) -> str | None:
 
 
 def quantize_layer_types(quantizer: Any) -> Any:
-    """Quantize linear and convolution layers, named by their type."""
+    """Quantize linear and convolution layers, named by their type; fail if one is not quantized."""
     import torch
 
-    config = quantizer.global_config
+    config, validate = quantizer.global_config, quantizer.validate
     quantizer.set_global(None)
     for kind in (torch.nn.Linear, torch.nn.Conv2d):
         quantizer.set_module_type(kind, config)
+
+    def require_all(model: torch.fx.GraphModule) -> None:
+        layers = {torch.ops.aten.linear.default: "Linear", torch.ops.aten.conv2d.default: "Conv2d"}
+        for node in model.graph.nodes:
+            _, kind = next(reversed((node.meta.get("nn_module_stack") or {"": ("", "")}).values()))
+            name = layers.get(node.target, "")
+            if (
+                name
+                and str(kind).endswith(f".{name}")
+                and "quantization_annotation" not in node.meta
+            ):
+                raise ValueError(f"set_module_type({name}) has no effect: {node} is not quantized")
+        validate(model)
+
+    quantizer.validate = require_all
     return quantizer
 
 
