@@ -58,7 +58,9 @@ def describe(result: MutantResult) -> str:
     mutant = result.mutant
     change = text.line(views.describe_change(result), _MOST * 2)
     place = f"{mutant.file}:{mutant.first} {mutant.function}"
-    shown = f" by {result.cell}: {text.line(result.detail, 120)}" if result.detail else ""
+    shown = f" by {result.cell}" if result.cell else ""
+    if result.detail:
+        shown += f": {text.line(result.detail, 120)}"
     cells = views.describe_cells(result) if result.outcome in views.SURVIVED else ""
     parts = (mutant.id, f"{result.outcome:<9}", f"{place}:", f"{mutant.operator}:", change, cells)
     return " ".join(filter(None, parts)) + shown

@@ -205,17 +205,20 @@ def show(mutant: str, folder: Path | None) -> None:
 
 @mutate.command("try", short_help="Run cells with one mutant.")
 @click.argument("mutant", metavar="ID")
-@click.argument("cells", nargs=-1, metavar="[CELL]...")
+@click.argument("given", nargs=-1, metavar="[CELL]...")
 @_RUN
+@_CELLS
 @click.option(
     "--suites", type=click.Path(path_type=Path), default=SUITES, show_default=True, metavar="DIR",
     help="Find cells in this folder.",
 )  # fmt: skip
-def attempt(mutant: str, cells: Sequence[str], folder: Path | None, suites: Path) -> None:
+def attempt(
+    mutant: str, given: Sequence[str], folder: Path | None, cells: int, suites: Path
+) -> None:
     """Run cells with one mutant, and print what they show; nothing is stored.
 
-    CELL is the id of a cell, case@target, such as one of a new case; default: all cells of the run
-    that execute the mutant. Exit code 0 if the mutant is noticed, 1 if it is not.
+    CELL is the id of a cell, case@target, such as one of a new case; default: cells of the run that
+    execute the mutant. Exit code 0 if the mutant is noticed, 1 if it is not.
     """
     from harness.coverage.coverage_map import MAP_FILE, CoverageMap
     from harness.coverage.mutation.campaign import judge_mutants
@@ -230,15 +233,15 @@ def attempt(mutant: str, cells: Sequence[str], folder: Path | None, suites: Path
     silence_vendors()
     folder = folder or find_recorded_run()
     _, result = _find(mutant, folder)
-    given = []
-    for each in cells:
+    wanted = []
+    for each in given:
         case, target = split_cell_id(each)
         suite = find_case(suites, case)[1].name
-        given.append(Cell(case=case, target=str(target), status=Status.PASSED, suite=suite))
+        wanted.append(Cell(case=case, target=str(target), status=Status.PASSED, suite=suite))
     with CoverageMap(folder / MAP_FILE) as recorded:
-        chooser = CellChooser(recorded, load(folder).cells, given)
+        chooser = CellChooser(recorded, load(folder).cells, wanted)
         (judged,) = judge_mutants(
-            [result.mutant], chooser, describe_refusal, cells=0, sampled=False, workers=1
+            [result.mutant], chooser, describe_refusal, cells=cells, sampled=False, workers=1
         )
     click.echo(terminal.describe(judged))
     sys.exit(1 if judged.outcome in views.SURVIVED else 0)

@@ -192,10 +192,24 @@ class _Judge:
         for before, after in pairs:
             if before and (reason := self._compare(before.cell, after.cell)):
                 return make_result(MutantOutcome.GATE, after.cell.id, reason)
+        by_id = {cell.id: cell for cell in cells}
         for before, after in pairs:
-            if before and before.digest != after.digest:
+            if (
+                before
+                and before.digest != after.digest
+                and self._differs(mutant, by_id[after.cell.id])
+            ):
                 return make_result(MutantOutcome.CHANGED, after.cell.id)
         return make_result(MutantOutcome.UNCHANGED)
+
+    def _differs(self, mutant: Mutant, cell: Cell) -> bool:
+        """Whether a cell alone in a process has another program with the mutant.
+
+        Names in the programs of a few models depend on the cells before them.
+        """
+        alone = [self._run(each, [cell]).observed for each in (mutant, None)]
+        digests = {each.digest for observed in alone for each in observed}
+        return len(digests) > 1
 
     def close(self) -> None:
         """End the worker process."""

@@ -126,7 +126,7 @@ class CellChooser:
     def __init__(
         self, recorded: CoverageMap, cells: Iterable[Cell], given: Sequence[Cell] = ()
     ) -> None:
-        self._given = given
+        self._given = list(given)
         self._records = {
             cell.id: cell
             for cell in cells
@@ -149,7 +149,7 @@ class CellChooser:
             limit: the most cells; 0 for all.
         """
         if self._given:
-            return list(self._given), len(self._given)
+            return self._given[: limit or None], len(self._given)
         groups = self._index.group_cells(_find_place(mutant), mutant.begin, mutant.end_line)
         ordered = _take_turns(
             self._order([self._records[name] for name in group])
