@@ -90,8 +90,8 @@ def judge_mutants(
     baseline = _Baseline()
     folder = tempfile.TemporaryDirectory(prefix="conform-")
     judges: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
-    for number in range(workers):
-        judges.put(_Judge(baseline, compare, Path(folder.name) / f"worker{number}"))
+    for _ in range(workers):
+        judges.put(_Judge(baseline, compare, Path(tempfile.mkdtemp(dir=folder.name))))
 
     def judge(mutant: Mutant, chosen: list[Cell], executing: int) -> MutantResult:
         one = judges.get()
@@ -152,8 +152,8 @@ class _Baseline:
 class _Judge:
     """Judges mutants in a worker process of its own."""
 
-    def __init__(self, baseline: _Baseline, compare: CompareCells, output: Path) -> None:
-        self._baseline, self._compare, self._output = baseline, compare, output
+    def __init__(self, baseline: _Baseline, compare: CompareCells, folder: Path) -> None:
+        self._baseline, self._compare, self._folder = baseline, compare, folder
         self._process: WorkerProcess[MutationEvent] | None = None
 
     def judge(self, mutant: Mutant, cells: Sequence[Cell], executing: int) -> MutantResult:
@@ -225,14 +225,18 @@ class _Judge:
         if self._baseline.is_closed:
             raise ConformError("the campaign was stopped")
         if self._process is None:
-            self._process = _start_worker(self._output)
+            self._process = _start_worker(self._folder / "output")
         process = self._process
         slowest = max(cell.seconds for cell in cells)
         jobs = [
             CellJob(f"{cell.suite.replace('.', '/')}.py", cell.case, cell.target) for cell in cells
         ]
         timeout = max(_LEAST_TIMEOUT, _TIMEOUT_FACTOR * slowest)
-        process.send(MutationRequest(mutant=mutant, cells=jobs, cell_timeout=timeout))
+        process.send(
+            MutationRequest(
+                mutant=mutant, cells=jobs, folder=str(self._folder), cell_timeout=timeout
+            )
+        )
         observed, invalid = [], ""
         for event in process.events():
             match event:
@@ -244,7 +248,7 @@ class _Judge:
                     raise ConformError(event.message)
                 case Finished():
                     return _Ended(observed, event.answer.decode(), invalid)
-        printed = self._output.read_text(errors="replace").strip().splitlines()[-1:]
+        printed = (self._folder / "output").read_text(errors="replace").strip().splitlines()[-1:]
         raise ConformError(f"the process that forks {process.end}: {' '.join(printed)}")
 
 

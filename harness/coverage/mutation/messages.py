@@ -22,12 +22,14 @@ class MutationRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         mutant: replaces the code of a function first; None for the installed code.
         cells: the cells, in order. With a mutant, the first red one is the last that runs.
+        folder: a folder for files of this process alone.
         seed: run seed.
         cell_timeout: seconds that a cell may take; the process is ended then.
     """
 
     mutant: Mutant | None
     cells: list[CellJob]
+    folder: str
     seed: int = 0
     cell_timeout: float = 60.0
 

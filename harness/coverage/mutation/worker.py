@@ -29,7 +29,6 @@ from harness.model.case import Case
 from harness.pipeline import speed
 from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.runner import run_cell
-from harness.pipeline.tester import Tester
 from harness.record.target import Target
 from harness.session.discovery import Suite, load_suite
 from harness.vendors.quiet import silence_vendors
@@ -91,7 +90,7 @@ class _Forks:
         for job, suite in zip(request.cells, suites, strict=True):
             # Its default action ends the process, also in native code.
             signal.setitimer(signal.ITIMER_REAL, request.cell_timeout)
-            observed = _run_cell(job, suite, request.seed)
+            observed = _run_cell(job, suite, request.seed, Path(request.folder) / "program.pte")
             signal.setitimer(signal.ITIMER_REAL, 0)
             send(observed[0])
             if observed[1] and request.mutant is not None:
@@ -106,18 +105,26 @@ class _Forks:
             registry.backend(Target.parse(target).backend).availability()
 
 
-def _run_cell(job: CellJob, suite: Suite, seed: int) -> tuple[CellObserved, bool]:
-    """Run a cell; return what is sent, and whether it is red."""
-    compared: list[Tester] = []
+def _run_cell(job: CellJob, suite: Suite, seed: int, program: Path) -> tuple[CellObserved, bool]:
+    """Run a cell; return what is sent, and whether it is red.
+
+    Args:
+        job: the cell.
+        suite: its suite.
+        seed: run seed.
+        program: a file for its program, which is removed again.
+    """
     case = next(case for case in suite.cases if case.name == job.case)
     cell = run_cell(
         case,
         Target.parse(job.target),
         seed=seed,
         limitations=suite.limitations,
-        options=CellOptions(on_compared=compared.append),
+        options=CellOptions(save=program),
     )
     cell.suite = suite.name
-    data = compared[0].serialized.data if compared else b""
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest() if data else ""
+    digest = ""
+    if program.exists():
+        digest = hashlib.blake2b(program.read_bytes(), digest_size=16).hexdigest()
+        program.unlink()
     return CellObserved(cell.to_json(), digest), cell.status.is_red

@@ -115,7 +115,7 @@ def test_an_invalid_mutant_is_said_to_be_one() -> None:
 
 @pytest.mark.nightly
 def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Path) -> None:
-    one = _Judge(_Baseline(), lambda before, after: "", tmp_path / "output")
+    one = _Judge(_Baseline(), lambda before, after: "", tmp_path)
     cells = [
         make_cell("exp/2d", suite="suites.ops.unary"),
         make_cell("abs/2d", suite="suites.ops.unary"),
@@ -131,6 +131,7 @@ def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Pat
         process.send(
             MutationRequest(
                 mutant=None, cells=[CellJob("suites/ops/unary.py", "exp/2d", "xnnpack:fp32")],
+                folder=str(tmp_path),
                 cell_timeout=0.001,
             )
         )  # fmt: skip
