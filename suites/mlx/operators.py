@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.export import Dim
+from torch.nn import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 
 from harness import Case
 from suites.build import Input, distinct, full, ints, nn_case, randn, uniform
@@ -176,4 +177,28 @@ HEADS = [
             calls=[(ints(0, 11, 2, length),) for length in (2, 16)]),
 ]  # fmt: skip
 
-CASES: list[Case] = on_mlx(*EXPERTS, *DELTA_RULE, *HEADS)
+
+def _transposed(name: str, rank: int, **options: Any) -> Case:
+    layer = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)[rank - 1]
+    return nn_case(
+        f"transposed_convolution/{name}_{rank}d",
+        lambda: layer(4, 6, 2, **options),
+        randn(1, 4, *(5, 4, 3)[:rank]),
+    )
+
+
+TRANSPOSED = [
+    case
+    for rank in (1, 2, 3)
+    for case in (
+        _transposed("stride", rank, stride=3),
+        _transposed("padding", rank, padding=1),
+        _transposed("output_padding", rank, stride=2, output_padding=1),
+        _transposed("groups", rank, groups=2),
+        _transposed("dilation", rank, dilation=2),
+        _transposed("no_bias", rank, bias=False),
+        _transposed("all", rank, stride=3, padding=1, output_padding=2, groups=2, dilation=2),
+    )
+]
+
+CASES: list[Case] = on_mlx(*EXPERTS, *DELTA_RULE, *HEADS, *TRANSPOSED)

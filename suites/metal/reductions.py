@@ -1,0 +1,58 @@
+"""Reductions over as many elements as a threadgroup has threads, 1,024, and over more.
+
+Inductor's MPS code reduces up to 1,024 elements in one stage. Longer rows take several, the last of
+which is cut off where the length is no multiple. Indices that are computed are checked against the
+bounds that their computation leaves open.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from harness import Case
+from suites.build import distinct, ints, op, randn, uniform
+from suites.metal.only import on_metal
+
+
+_LIMITS = torch.tensor([[-9.0], [9.0], [2.5]])
+
+
+def _lookup(low: int | None, high: int | None) -> Case:
+    """An index that is cut off below, above, at both ends, or nowhere."""
+
+    def read(table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        if low is not None or high is not None:
+            index = torch.clamp(index, low, high)
+        return table[index]
+
+    name = f"{'low' if low is not None else ''}{'high' if high is not None else ''}" or "open"
+    return op(f"bounded_index/{name}", read, randn(7, 3), ints(0, 7, 5))
+
+
+CASES: list[Case] = on_metal(
+    *(
+        case
+        for length in (1024, 1500)
+        for case in (
+            op(f"sum/of_{length}", torch.sum, randn(3, length), dim=-1),
+            op(f"mean/of_{length}", torch.mean, randn(3, length), dim=-1),
+            op(f"var/of_{length}", torch.var, randn(3, length), dim=-1),
+            op(f"amax/of_{length}_negative", torch.amax, uniform(-9, -1, 3, length), dim=-1),
+            op(f"amin/of_{length}_positive", torch.amin, uniform(1, 9, 3, length), dim=-1),
+            op(f"argmax/of_{length}", lambda x: x.argmax(-1),
+               distinct(3, length, step=0.25, offset=-2000)),
+            op(f"prod/of_{length}", lambda x: x.prod(-1), uniform(0.99, 1.01, 3, length)),
+            op(f"any/of_{length}", lambda x: (x > _LIMITS).any(-1), randn(3, length)),
+        )
+    ),
+    op("sum/of_5000", torch.sum, randn(2, 5000), dim=-1),
+    op("var/of_5000", torch.var, randn(2, 5000), dim=-1),
+    op("sum/of_columns", torch.sum, randn(1500, 3), dim=0),
+    op("softmax/of_1500", torch.softmax, randn(2, 1500), dim=-1),
+    op("layer_norm/of_1500", lambda x: torch.nn.functional.layer_norm(x, (1500,)), randn(2, 1500)),
+    _lookup(None, None),
+    _lookup(0, None),
+    _lookup(None, 6),
+    _lookup(0, 6),
+    targets="metal:fp32",
+)  # fmt: skip
