@@ -13,7 +13,6 @@ from harness import Case
 from suites.build import distinct, ints, op, randn, uniform
 from suites.metal.only import on_metal
 
-
 _LIMITS = torch.tensor([[-9.0], [9.0], [2.5]])
 
 
