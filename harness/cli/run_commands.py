@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from harness.cli.common import RUNS, SPEED, SUITES, load_run, session_options
+from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run, session_options
+from harness.cli.coverage.affected import CHANGE_HELP, select_affected_cells
 from harness.cluster.options import OPTIONS as CLUSTER_OPTIONS
 from harness.pytest_plugin.options import OPTIONS
 
@@ -30,6 +31,19 @@ _GREEN, _RED, _NOTHING_SELECTED = 0, 1, 5
     "-n", "workers", metavar="N", help="Use this many worker processes.  [default: one per core]"
 )
 @click.option("--quick", is_flag=True, help="Run a few cases on every backend; takes 30 seconds.")
+@click.option(
+    "--affected-by", "change", metavar="CHANGE",
+    help="Run the cells that a change of ExecuTorch can affect, by what each executes: "
+    f"{CHANGE_HELP}.",
+)  # fmt: skip
+@click.option(
+    "--recorded", type=click.Path(path_type=Path), metavar="DIR",
+    help="With --affected-by: the run of conform coverage record.  [default: the newest in runs/]",
+)  # fmt: skip
+@click.option(
+    "--minutes", type=ABOVE_ZERO, metavar="M",
+    help="With --affected-by: leave out cells beyond this much time on one core, longest first.",
+)  # fmt: skip
 @session_options(*OPTIONS, *CLUSTER_OPTIONS)
 @SPEED
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[PATHS | PYTEST OPTIONS]...")
@@ -38,6 +52,9 @@ def run(
     marks: str | None,
     workers: str | None,
     quick: bool,
+    change: str | None,
+    recorded: Path | None,
+    minutes: float | None,
     run_dir: Path | None,
     resume: Path | None,
     cluster: str | None,
@@ -64,6 +81,13 @@ def run(
             "--resume repeats the selection of its run; give it alone, or with -n, --cluster, "
             "--keys, --allow-mixed-workers"
         )
+    if change is None and (recorded or minutes):
+        raise click.UsageError("--recorded and --minutes need --affected-by")
+    if change is not None:
+        if quick or paths:
+            raise click.UsageError("--affected-by selects the cells; omit --quick and the paths")
+        paths = _select_affected(change, recorded, minutes)
+        rest = (*rest, *paths)
     run_dir = resume or run_dir or name_new_folder(RUNS)
     is_new = resume is not None or not (run_dir / RUN_FILE).exists()
     values = {
@@ -119,6 +143,16 @@ def run(
     if is_new and page.exists():
         click.echo(page.resolve())
     sys.exit(status if status in (_GREEN, _RED) else 2)
+
+
+def _select_affected(change: str, recorded: Path | None, minutes: float | None) -> list[str]:
+    """Return the node ids of the cells that a change can affect; exit if there are none."""
+    cells, changes_code = select_affected_cells(change, recorded, minutes)
+    if not cells:
+        if not changes_code:
+            click.echo("nothing to run: the change affects no code that lowers programs", err=True)
+        sys.exit(2 if changes_code else 0)
+    return [f"{SUITES.parent / cell.suite.replace('.', '/')}.py::{cell.id}" for cell in cells]
 
 
 def _has_options_besides_resume() -> bool:

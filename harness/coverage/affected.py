@@ -6,7 +6,7 @@ import bisect
 import functools
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.coverage.coverage_map import CoverageMap
@@ -30,11 +30,18 @@ class AffectedCells:
             patch, then the shortest come first.
         changes: what the patch changes in each file of the lowering code.
         others: paths of the patch that are no lowering code.
+        backends: backends all of whose cells these paths can affect.
     """
 
     cells: list[Cell] = field(default_factory=list)
     changes: list[FileChange] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
+    backends: list[str] = field(default_factory=list)
+
+    @property
+    def changes_code(self) -> bool:
+        """Whether the patch changes code that can affect a program."""
+        return bool(self.backends) or any(each.reach is not Reach.NONE for each in self.changes)
 
     def select_within(self, seconds: float) -> list[Cell]:
         """Return the first cells that take at most this long together; at least one."""
@@ -43,36 +50,54 @@ class AffectedCells:
 
 
 def find_affected_cells(
-    patch: str, recorded: CoverageMap, summary: CoverageSummary, cells: Iterable[Cell]
+    patch: str | Sequence[str],
+    recorded: CoverageMap,
+    summary: CoverageSummary,
+    cells: Iterable[Cell],
+    find_backends: Callable[[Sequence[str]], Collection[str]] = lambda paths: (),
 ) -> AffectedCells:
     """Select the cells that a patch can affect.
 
     Args:
-        patch: a unified diff.
+        patch: a unified diff; or paths of files that count as changed as a whole.
         recorded: the map of a run.
         summary: its summary.
         cells: its records.
+        find_backends: names of the backends all of whose cells a change of paths can affect, which
+            are no lowering code.
 
     Raises:
         UsageError: the patch cannot be read.
     """
     found = AffectedCells()
+    cells = list(cells)
     files = {file.name: file for file in list_vendor_files()}
     outlines = {file.name: file for file in summary.files}
     finder, index = _PlaceFinder(files, outlines), CellIndex(recorded)
     groups: list[set[str]] = []
-    for patched in read_patch(patch):
-        name, area = _find_file(patched.path, files)
+    for patched in read_patch(patch) if isinstance(patch, str) else patch:
+        path = patched if isinstance(patched, str) else patched.path
+        name, area = _find_file(path, files)
         if area is None:
-            found.others.append(patched.path)
+            found.others.append(path)
             continue
-        file = files.get(name)
-        source = None if file is None else file.path.read_text(encoding="utf-8")
-        change = find_change(patched, source)
+        if isinstance(patched, str):
+            change = FileChange(path, Reach.FILE, reason="the whole file is named")
+        else:
+            file = files.get(name)
+            source = None if file is None else file.path.read_text(encoding="utf-8")
+            change = find_change(patched, source)
         found.changes.append(change)
         groups += map(index.find_cells, finder.find_places(change, name, area))
+    found.backends = sorted(find_backends(found.others))
+    if found.backends:
+        groups.append({cell.id for cell in cells if _find_backend(cell) in found.backends})
     found.cells = _sort(groups, {cell.id: cell for cell in cells})
     return found
+
+
+def _find_backend(cell: Cell) -> str:
+    return cell.target.partition(":")[0]
 
 
 class _PlaceFinder:

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS
+from harness.cli.coverage.affected import find_recorded_run, select_affected_cells
 
 _RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 
@@ -114,56 +114,25 @@ def cells(place: str, folder: Path | None) -> None:
 
 
 @coverage.command(short_help="List the cells that a patch can affect.")
-@click.argument("patch", type=click.File("r"), metavar="PATCH")
+@click.argument("change", metavar="CHANGE")
 @_RUN
 @click.option(
     "--minutes", type=ABOVE_ZERO, metavar="M",
     help="Leave out cells beyond this much time on one core, the longest first.",
 )  # fmt: skip
-def affected(patch: TextIO, folder: Path | None, minutes: float | None) -> None:
-    """List the cells that a patch of ExecuTorch can affect, as arguments of conform run.
+def affected(change: str, folder: Path | None, minutes: float | None) -> None:
+    """List the cells that a change of ExecuTorch can affect; conform run --affected-by runs them.
 
-    PATCH is a unified diff; - stands for stdin:
-
-    git diff main...HEAD | conform coverage affected - | xargs conform run
-
-    Functions are compared with the installed code, so that changes of comments affect nothing. The
-    first cells execute together all that any cell executes of the patch; then the shortest come
-    first. What the patch changes is printed on stderr. Exit code 0 if there are cells, 1 if there
-    is none.
+    CHANGE is a unified diff, - for stdin, REV..REV of the git repository here, or files.py,... that
+    count as changed as a whole. Functions are compared with the installed code, so that changes of
+    comments affect nothing. The first cells execute together all that any cell executes of the
+    patch; then the shortest come first. What the patch changes is printed on stderr. Exit code 0 if
+    there are cells, 1 if there is none.
     """
-    from harness.coverage.affected import find_affected_cells
-    from harness.coverage.coverage_map import MAP_FILE, CoverageMap
-    from harness.coverage.patches import Reach
-    from harness.coverage.unexecuted import load_summary
-    from harness.extras.releases.affected import find_affected_backends
-    from harness.record.folder import load
-
-    folder = folder or find_recorded_run()
-    text = patch.read()
-    with CoverageMap(folder / MAP_FILE) as recorded:
-        summary = load_summary(folder)
-        found = find_affected_cells(text, recorded, summary, load(folder).cells)
-    for change in found.changes:
-        names = f": {', '.join(change.functions)}" if change.reach is Reach.FUNCTIONS else ""
-        reason = f" ({change.reason})" if change.reason else ""
-        click.echo(f"{change.name}: {change.reach.value}{names}{reason}", err=True)
-    if others := find_affected_backends(found.others):
-        click.echo(
-            f"{len(found.others)} other files of the patch can affect all cells of "
-            f"{', '.join(others)}; conform releases affected has the rules",
-            err=True,
-        )
-    shown = found.cells if minutes is None else found.select_within(minutes * 60)
+    shown, _ = select_affected_cells(change, folder, minutes)
     for cell in shown:
         click.echo(f"{cell.suite.replace('.', '/')}.py::{cell.id}")
-    omitted = len(found.cells) - len(shown)
-    more = f"; {omitted:,} more are left out by --minutes" if omitted else ""
-    seconds = sum(cell.seconds for cell in shown)
-    click.echo(f"{len(shown):,} cells, {seconds:.0f} s on one core{more}", err=True)
-    if not found.cells and any(change.reach is not Reach.NONE for change in found.changes):
-        click.echo("no recorded cell executes what the patch changes: it is not tested", err=True)
-    sys.exit(0 if found.cells else 1)
+    sys.exit(0 if shown else 1)
 
 
 def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:
@@ -174,18 +143,3 @@ def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:
 
     summary = load_summary(folder)
     terminal.render(summary, Console(), area=area, pattern=pattern, limit=limit)
-
-
-def find_recorded_run() -> Path:
-    """Return the newest run with a map or a summary.
-
-    Raises:
-        ConformError: there is none.
-    """
-    from harness.coverage.coverage_map import MAP_FILE, MapUnreadable
-    from harness.coverage.summary import SUMMARY_FILE
-
-    found = [path for name in (MAP_FILE, SUMMARY_FILE) for path in RUNS.glob(f"*/{name}")]
-    if not found:
-        raise MapUnreadable(f"no run in {RUNS} has a {MAP_FILE}; make one: conform coverage record")
-    return max(found, key=lambda path: path.stat().st_mtime).parent

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.common import ABOVE_ZERO, SUITES, silence_vendors
-from harness.cli.coverage.coverage import find_recorded_run
+from harness.cli.coverage.affected import find_recorded_run
 
 if TYPE_CHECKING:
     from harness.coverage.mutation.mutant import Campaign, MutantResult

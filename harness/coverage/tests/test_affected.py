@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.cli.coverage.affected import _read_change
 from harness.coverage.affected import AffectedCells, find_affected_cells
 from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap
 from harness.coverage.patches import FileChange, Reach, find_change, read_patch
 from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage, FunctionCoverage
 from harness.coverage.vendor_code import list_vendor_files
 from harness.errors import UsageError
+from harness.extras.releases.affected import ALL_BACKENDS, find_affected_backends
 from harness.record.cell import Cell, Status
 
 OLD = '''\
@@ -151,7 +155,9 @@ def recorded(tmp_path: Path) -> Iterator[CoverageMap]:
         yield opened
 
 
-def select(recorded: CoverageMap, patch: str, *, is_once: bool = False) -> AffectedCells:
+def select(
+    recorded: CoverageMap, patch: str | list[str], *, is_once: bool = False
+) -> AffectedCells:
     begin = find_line("def define_node")
     end = len(SOURCE.splitlines())
     define = FunctionCoverage(
@@ -171,7 +177,7 @@ def select(recorded: CoverageMap, patch: str, *, is_once: bool = False) -> Affec
         )
     ]
     cells.append(Cell(case="add", target="tosa:fp", status=Status.PASSED, seconds=1.0))
-    return find_affected_cells(patch, recorded, summary, cells)
+    return find_affected_cells(patch, recorded, summary, cells, find_affected_backends)
 
 
 def names(found: AffectedCells) -> list[str]:
@@ -208,4 +214,37 @@ def test_files_that_are_no_lowering_code_are_named(recorded: CoverageMap) -> Non
     native = make_patch("int x;\n", "int y;\n", "backends/xnnpack/runtime/XNNCompiler.cpp")
     found = select(recorded, native + make_patch(OLD, OLD.replace("3", "4"), "docs/source/x.py"))
     assert found.others == ["backends/xnnpack/runtime/XNNCompiler.cpp", "docs/source/x.py"]
-    assert found.cells == []
+    assert found.backends == ["xnnpack"]
+    assert {cell.target for cell in found.cells} == {"xnnpack:fp32"}
+    assert found.changes_code
+    assert not select(recorded, make_patch("# a\n", "# b\n", "docs/x.py")).changes_code
+    assert not select(recorded, make_patch(SOURCE, SOURCE + "\n# end\n", NAME[11:])).changes_code
+
+
+def test_whole_files_can_be_named(recorded: CoverageMap) -> None:
+    found = select(recorded, [NAME[11:]])
+    assert found.changes[0].reach is Reach.FILE
+    assert set(names(found)) == {"softmax_0", "softmax_1", "softmax_2"}
+    assert select(recorded, ["runtime/core/array_ref.h"]).backends == sorted(ALL_BACKENDS)
+
+
+def test_a_change_is_a_patch_revisions_or_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    patch = make_patch(OLD, OLD.replace("3", "4"))
+    Path("a.patch").write_text(patch)
+    assert _read_change("a.patch") == patch
+    assert _read_change("backends/a.py,backends/b.cpp") == ["backends/a.py", "backends/b.cpp"]
+    run = functools.partial(subprocess.run, check=True, capture_output=True)
+    run(["git", "init", "-q"])
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for text in ("x = 1\n", "x = 2\n"):
+        Path("code.py").write_text(text)
+        run(["git", "add", "code.py"])
+        run(["git", *identity, "commit", "-q", "-m", "x"])
+    assert "+x = 2" in str(_read_change("HEAD~1..HEAD"))
+    assert _read_change("code.py") == ["code.py"]
+    for wrong in ("nonsense", "HEAD..HEAD", "absent..HEAD"):
+        with pytest.raises(UsageError):
+            _read_change(wrong)
