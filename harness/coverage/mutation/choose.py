@@ -142,7 +142,8 @@ class CellChooser:
         """Return the cells to run, the cheapest and most different first, and how many there are.
 
         Cells that go the same way through the function are a group. The groups take turns, small
-        ones first; in a group the suites take turns, the cheapest cell of each first.
+        ones first; in a group the targets take turns, and of each target the suites, the cheapest
+        cell of each first.
 
         Args:
             mutant: the mutant.
@@ -158,10 +159,11 @@ class CellChooser:
         return (ordered[:limit] if limit else ordered), len(ordered)
 
     def _order(self, cells: Sequence[Cell]) -> list[Cell]:
-        by_suite: defaultdict[str, list[Cell]] = defaultdict(list)
+        by_target: defaultdict[str, defaultdict[str, list[Cell]]]
+        by_target = defaultdict(lambda: defaultdict(list))
         for cell in sorted(cells, key=_rank):
-            by_suite[cell.suite].append(cell)
-        return _take_turns(by_suite.values())
+            by_target[cell.target.partition("+")[0]][cell.suite].append(cell)
+        return _take_turns(_take_turns(suites.values()) for suites in by_target.values())
 
 
 def _take_turns(queues: Iterable[Sequence[Cell]]) -> list[Cell]:

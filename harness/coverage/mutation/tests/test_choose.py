@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from harness.coverage.coverage_map import MAP_FILE, CoverageMap
 from harness.coverage.mutation.choose import CellChooser, MutantPool, draw_sample, select_cells
@@ -55,6 +56,15 @@ def test_cells_that_take_another_way_come_before_cheaper_ones(recorded: Coverage
 def test_suites_take_turns(recorded: CoverageMap) -> None:
     cells = [make_cell("a", 1), make_cell("b", 2), make_cell("c", 3, "suites.b")]
     assert choose(recorded, cells) == (["a", "c", "b"], 3)
+
+
+def test_targets_take_turns(tmp_path: Path) -> None:
+    with CoverageMap(tmp_path / "other.db", create=True) as found:
+        cells = [make_cell(name, seconds) for name, seconds in zip("abc", (1, 2, 3), strict=True)]
+        cells[2] = structs.replace(cells[2], target="xnnpack:int8")
+        for cell in cells:
+            found.add_cell(cell.id, {NAME: {(-1, 2), (2, 3), (3, -1)}})
+        assert choose(found, cells) == (["a", "c", "b"], 3)
 
 
 def test_conclusive_cells_come_first_and_useless_ones_are_left_out(recorded: CoverageMap) -> None:
