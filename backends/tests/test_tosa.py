@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 
@@ -67,3 +68,15 @@ def test_the_graph_runs() -> None:
     x, out = torch.randn(2, 3), torch.zeros(2, 3)
     handle([x, out])
     assert torch.equal(out, x + x)
+
+
+def test_results_fit_their_planned_tensor_but_for_dimensions_of_size_1() -> None:
+    planned = torch.zeros(2, 3)
+    store(numpy.arange(6, dtype=numpy.float32).reshape(1, 2, 3), planned)
+    assert planned.tolist() == [[0, 1, 2], [3, 4, 5]]
+    with pytest.raises(ProgramError, match=r"24 bytes float32\(3, 2\) for a planned tensor"):
+        store(numpy.zeros((3, 2), numpy.float32), planned)
+    image = torch.zeros(1, 2, 3, 4).to(memory_format=torch.channels_last)
+    store(numpy.ones((1, 3, 4, 2), numpy.float32), image)
+    with pytest.raises(ProgramError):
+        store(numpy.ones((1, 2, 3, 4), numpy.float32), image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,21 @@ def store(array: numpy.ndarray[Any, Any], tensor: torch.Tensor) -> None:
     """Copy a result into the program's planned tensor, in memory order.
 
     Raises:
-        ProgramError: the sizes in bytes differ.
+        ProgramError: sizes differ, in bytes or in a dimension.
     """
-    if array.nbytes != tensor.nbytes:
+    order = tuple(tensor.dim_order())
+    sizes = tuple(tensor.shape[dim] for dim in order)
+    # Dimensions of size 1 are the same in memory; passes add and remove them.
+    if array.nbytes != tensor.nbytes or _squeeze(array.shape) != _squeeze(sizes):
         raise ProgramError(
             f"the reference model returned {array.nbytes} bytes {array.dtype}{array.shape} for a "
-            f"planned tensor of {tensor.nbytes} bytes {tensor.dtype}{tuple(tensor.shape)}"
+            f"planned tensor of {tensor.nbytes} bytes {tensor.dtype}{sizes}"
         )
     if tensor.numel() == 0:
         return
-    order = tuple(tensor.dim_order())
     flat = torch.frombuffer(bytearray(array.tobytes()), dtype=tensor.dtype)
     tensor.permute(order).copy_(flat.view([tensor.shape[dim] for dim in order]))
+
+
+def _squeeze(sizes: Sequence[int]) -> list[int]:
+    return [size for size in sizes if size != 1]
