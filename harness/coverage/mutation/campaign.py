@@ -89,16 +89,18 @@ def judge_mutants(
     """
     baseline = _Baseline()
     folder = tempfile.TemporaryDirectory(prefix="conform-")
-    judges: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
-    for _ in range(workers):
-        judges.put(_Judge(baseline, compare, Path(tempfile.mkdtemp(dir=folder.name))))
+    folders = [Path(tempfile.mkdtemp(dir=folder.name)) for _ in range(workers)]
+    judges = [_Judge(baseline, compare, each) for each in folders]
+    idle: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
+    for each in judges:
+        idle.put(each)
 
     def judge(mutant: Mutant, chosen: list[Cell], executing: int) -> MutantResult:
-        one = judges.get()
+        one = idle.get()
         try:
             return structs.replace(one.judge(mutant, chosen, executing), sampled=sampled)
         finally:
-            judges.put(one)
+            idle.put(one)
 
     left, running = iter(mutants), set[Future[MutantResult]]()
     pool = ThreadPoolExecutor(workers)
@@ -113,9 +115,9 @@ def judge_mutants(
             yield from (future.result() for future in done)
     finally:
         baseline.close()
+        for one in judges:
+            one.close()
         pool.shutdown(cancel_futures=True)
-        while not judges.empty():
-            judges.get().close()
         folder.cleanup()
 
 
@@ -145,7 +147,7 @@ class _Baseline:
         return self._observed[cell]
 
     def close(self) -> None:
-        """Let running judges end with their next request."""
+        """Let running judges begin no further request."""
         self.is_closed = True
 
 
