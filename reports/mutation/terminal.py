@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Sequence
 
 from rich import box
@@ -30,8 +29,7 @@ def render(campaigns: Sequence[Campaign], console: Console, *, limit: int) -> No
     if len(campaigns) == 1:
         campaign = campaigns[0]
         console.print(_tabulate(views.list_operator_scores(campaign), "By kind of change"))
-        files = views.list_file_scores(campaign)
-        console.print(_tabulate(files[:limit] if limit else files, "By file, most survivors first"))
+        _print_files(views.list_file_scores(campaign), console, limit)
         survivors = views.list_survivors(campaign)
         if survivors:
             console.print(Text(text.count(len(survivors), "survivor"), style="bold"))
@@ -66,29 +64,38 @@ def describe(result: MutantResult) -> str:
     return " ".join(filter(None, parts)) + shown
 
 
+def _print_files(rows: Sequence[MutationScore], console: Console, limit: int) -> None:
+    """Print the files with survivors, most of them first."""
+    rows = [row for row in rows if row.survivors]
+    if rows:
+        console.print(Text("Survivors by file", style="bold"))
+    for row in rows[:limit] if limit else rows:
+        console.print(Text(f"{row.survivors:>4} of {row.judged:>3}  {row.name}"), soft_wrap=True)
+
+
 def _tabulate(rows: Sequence[MutationScore], title: str) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
         header_style="bold",
         pad_edge=False,
         padding=(0, 1, 0, 0),
+        collapse_padding=True,
         title=title,
         title_justify="left",
     )
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     has_totals = any(row.executed for row in rows)
     headings = [*(["mutants", "executed"] if has_totals else []), "judged", "red", "noticed"]
-    for heading in [*headings, *views.SURVIVED, "explained"]:
+    for heading in [*headings, "survive", "explained"]:
         table.add_column(str(heading), justify="right", no_wrap=True)
-    prefix = os.path.commonpath([row.name for row in rows]) if len(rows) > 1 else ""
     for row in rows:
         totals = [f"{row.executed + row.unexecuted:,}", f"{row.executed_share:.0%}"]
         table.add_row(
-            row.name.removeprefix(f"{prefix}/"),
+            row.name,
             *(totals if has_totals else []),
             f"{row.judged:,}",
             *(f"{share:.0%}" if row.judged else "" for share in (row.red, row.noticed)),
-            *(f"{row.counts[each]:,}" for each in views.SURVIVED),
+            f"{row.survivors:,}",
             f"{row.explained:,}",
         )
     return table

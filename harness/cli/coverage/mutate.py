@@ -197,7 +197,7 @@ def show(mutant: str, folder: Path | None) -> None:
         click.echo(f"{review.kind}: {review.reason}")
     with CoverageMap(folder / MAP_FILE) as recorded:
         cells, number = CellChooser(recorded, load(folder).cells).choose(result.mutant, 10)
-    click.echo(f"\n{number:,} cells execute it; the first ones:")
+    click.echo(f"\ncells that execute it: {number:,}, the first ones:")
     for cell in cells:
         click.echo(f"  {cell.id}")
     click.echo(f"repeat: conform mutate try {mutant} --run {folder}")
