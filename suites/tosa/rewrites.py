@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -65,6 +66,27 @@ _FLOAT = [
     _scaled("of_two_that_share", lambda: _ScaledOnce(Conv2d(3, 4, 3), 0.37)),
 ]
 
+# Operators without effect, which TOSA drops. The partitioner must not make a delegate of nothing.
+_IDENTITIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "expand": lambda x: x.expand(3, 4),
+    "permute": lambda x: x.permute(0, 1),
+    "squeeze": lambda x: x.squeeze(0),
+    "flip": lambda x: x.flip(()),
+    "view": lambda x: x.view(3, 4),
+    "slice": lambda x: x[0:3],
+    "repeat": lambda x: x.repeat(1, 1),
+    "cat": lambda x: torch.cat([x]),
+}
+
+
+def _identity(name: str) -> list[Case]:
+    function = _IDENTITIES[name]
+    return [
+        op(f"identity/{name}", function, randn(3, 4)),
+        op(f"identity/{name}_of_sum", lambda x: function(x + x), randn(3, 4)),
+    ]
+
+
 CASES: list[Case] = [
     *(replace(case, targets="tosa:fp") for case in _FLOAT),
     # With a quantizer the pass changes the caller's module, a limitation of suites/compositions,
@@ -76,6 +98,7 @@ CASES: list[Case] = [
     *(
         replace(case, targets="tosa:fp|tosa:int")
         for case in (
+            *itertools.chain.from_iterable(map(_identity, _IDENTITIES)),
             op("int64_position/plus_one", lambda x: x.argmax(1) + 1, randn(2, 3, 8)),
             op("int64_position/plus_range", lambda x: x.argmax(1) + torch.arange(8),
                randn(2, 3, 8)),
