@@ -38,6 +38,7 @@ CASES: list[Case] = [
     op("add/uint8_wraps", torch.add, ints(100, 256, 9, dtype=_U8), ints(100, 256, 9, dtype=_U8)),
     op("add/int32_to_fp32", torch.add, randn(3, 5), ints(-9, 9, 3, 5, dtype=_I32)),
     op("add/fp16", torch.add, randn(3, 5, dtype=_F16), randn(5, dtype=_F16)),
+    op("add/bf16", torch.add, randn(3, 5, dtype=torch.bfloat16), randn(5, dtype=torch.bfloat16)),
     op("add/empty", torch.add, randn(0, 4), randn(4)),
     op("add/channels_last", torch.add, randn(2, 3, 4, 5).channels_last(),
        randn(2, 3, 4, 5).channels_last()),
