@@ -91,13 +91,16 @@ def find_affected_cells(
         groups += map(index.find_cells, finder.find_places(change, name, area))
     found.backends = sorted(find_backends(found.others))
     if found.backends:
-        groups.append({cell.id for cell in cells if _find_backend(cell) in found.backends})
+        groups.append(
+            {cell.id for cell in cells if not _list_backends(cell).isdisjoint(found.backends)}
+        )
     found.cells = _sort(groups, {cell.id: cell for cell in cells})
     return found
 
 
-def _find_backend(cell: Cell) -> str:
-    return cell.target.partition(":")[0]
+def _list_backends(cell: Cell) -> set[str]:
+    """Return the backends of a target; several where one program has delegates of several."""
+    return set(re.findall(r"(\w+):", cell.target))
 
 
 class _PlaceFinder:

@@ -78,7 +78,7 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
         weaker = {kind: lines[kind].get(file.name, set()) for kind in lines}
         functions = list(_read_functions(report.get(file.name, {}), weaker, once[file.name]))
         found.append(FileCoverage(name=file.name, area=file.area, functions=functions))
-    return CoverageSummary(cells=dict(counts), packages=_find_versions(files), files=found)
+    return CoverageSummary(cells=dict(counts), packages=find_installed_versions(files), files=found)
 
 
 def classify(cell: Cell) -> ExecutedBy:
@@ -164,6 +164,7 @@ def _read_functions(
         )
 
 
-def _find_versions(files: Iterable[VendorFile]) -> dict[str, str]:
+def find_installed_versions(files: Iterable[VendorFile]) -> dict[str, str]:
+    """Return the installed versions of the packages that hold files."""
     packages = {file.name.partition("/")[0] for file in files}
     return {package: installed_version(package) for package in sorted(packages)}

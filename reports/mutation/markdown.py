@@ -9,13 +9,14 @@ from reports import text
 from reports.mutation import views
 
 _HEAD = """\
-# What the cells notice
+# Mistakes that the cells notice
 
 Use this page to judge how far a green run can be trusted: the share of small mistakes in each
 backend's lowering code that makes a cell red. `conform mutate score --write docs/trust.md` writes
 it; [mutation.md](mutation.md) explains how mistakes are made and judged.
 
-- **executed**: mutants in statements that a cell executes, as a share of all.
+- **executed**: mutants in statements that a green cell of at most ten seconds executes, as a
+  share of all.
 - **red**: executed mutants of a random sample that make a cell red by themselves.
 - **noticed**: that, or the gate refuses a difference from the run before, such as a lost delegate.
 - **explained**: mutants that cannot be noticed, or do no harm (`suites/reviewed_mutants.toml`);
@@ -32,7 +33,8 @@ def render(campaigns: Sequence[Campaign]) -> str:
     lines += [_format_row(_COLUMNS), _format_row(["---", *["---:"] * (len(_COLUMNS) - 1)])]
     for campaign in campaigns:
         row = views.compute_score(campaign)
-        shares = [f"{share:.0%}" for share in (row.executed_share, row.red, row.noticed)]
+        shares = [f"{row.executed_share:.0%}"]
+        shares += [f"{share:.0%}" if row.judged else "" for share in (row.red, row.noticed)]
         total = f"{row.executed + row.unexecuted:,}"
         survived = [row.counts[MutantOutcome.CHANGED], row.counts[MutantOutcome.UNCHANGED]]
         lines.append(

@@ -13,7 +13,8 @@ MEANINGS = {
     MutantOutcome.GATE: "no cell is red; the gate refuses a difference, such as a lost delegate",
     MutantOutcome.CHANGED: "programs change, and nothing is red: harmless, or not noticed",
     MutantOutcome.UNCHANGED: "no program changes: the mutant is equivalent, or a case is absent",
-    MutantOutcome.INVALID: "the mutated function cannot replace the function; not counted",
+    MutantOutcome.INVALID: "the mutated function cannot replace the function, or no cell passes "
+    "without the mutant; not counted",
 }
 SURVIVED = (MutantOutcome.CHANGED, MutantOutcome.UNCHANGED)
 
@@ -23,7 +24,7 @@ class MutationScore:
     """How many mutants are noticed.
 
     Attributes:
-        name: what they are mutants of.
+        name: name of the code.
         counts: number of judged mutants by outcome, without explained ones.
         explained: number of survivors that are explained.
         executed, once, unexecuted: numbers of all mutants by the cells that execute them.
@@ -165,10 +166,7 @@ class ScoreChange:
     @property
     def is_worse(self) -> bool:
         """Whether it was noticed, and is not any more."""
-        return _ORDER[self.after.outcome] > _ORDER[self.before.outcome]
-
-
-_ORDER = {outcome: number for number, outcome in enumerate(MEANINGS)}
+        return self.before.outcome not in SURVIVED and self.after.outcome in SURVIVED
 
 
 def compare_campaigns(before: Campaign, after: Campaign) -> list[ScoreChange]:

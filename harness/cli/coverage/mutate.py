@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from harness.cli.common import ABOVE_ZERO, SUITES, silence_vendors
 from harness.cli.coverage.affected import find_recorded_run
@@ -16,6 +17,7 @@ from harness.cli.coverage.affected import find_recorded_run
 if TYPE_CHECKING:
     from harness.coverage.mutation.mutant import Campaign, MutantResult
 
+_UNKNOWN_SECONDS = 30.0  # for the time limit of cells that no run has
 _RUN = click.option(
     "--run", "folder", type=click.Path(path_type=Path), metavar="DIR",
     help="Use this run, which conform coverage record made.  [default: the newest in runs/]",
@@ -86,7 +88,7 @@ def run(
     For each mutant, a process with the changed function runs cells that execute the changed line,
     the cheapest and most different first, until one is red. Results are appended to
     RUN/mutation/TARGET; a mutant that has a result there is not judged again. Exit code 0 if each
-    mutant is noticed, 1 if one is not.
+    mutant is noticed or explained, 1 if one is not, 2 if none could be judged.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -109,6 +111,7 @@ def run(
     from reports.mutation import terminal, views
 
     folder = folder or find_recorded_run()
+    _check_installation(folder)
     summary = load_summary(folder)
     records = select_cells(target, load(folder).cells, summary)
     out = find_campaign_folder(folder, target)
@@ -125,6 +128,10 @@ def run(
         results = open_campaign(out, info).results
         chosen = draw_sample(pool.select(files), sample, seed)
         left = [each for each in chosen if each.id not in results]
+        for each in chosen if not files else ():  # judged when only some files were mutated
+            if each.id in results and not results[each.id].sampled:
+                results[each.id] = structs.replace(results[each.id], sampled=True)
+                append_result(out, results[each.id])
         if len(chosen) > len(left):
             console.print(f"{len(chosen) - len(left):,} of {len(chosen):,} mutants have a result")
         columns = (
@@ -136,6 +143,7 @@ def run(
                 left,
                 chooser,
                 describe_refusal,
+                suites=SUITES,
                 cells=cells,
                 sampled=not files,
                 workers=workers or available_cores(),
@@ -147,11 +155,18 @@ def run(
                 if result.outcome in views.SURVIVED and not info.find_review(result.mutant):
                     line = terminal.describe(result)
                     progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-    judged = {each.id: results[each.id] for each in chosen if each.id in results}
+    judged = {
+        each.id: structs.replace(results[each.id], sampled=True)
+        for each in chosen
+        if each.id in results
+    }
     shown = Campaign(info=info, results=judged)
     terminal.render([shown], Console(), limit=10)
     if len(judged) < len(chosen):
         click.echo(f"{len(chosen) - len(judged):,} mutants are not judged; run the command again")
+    if not views.compute_score(shown).judged and not views.compute_score(shown).explained:
+        click.echo("no mutant could be judged", err=True)
+        sys.exit(2)
     sys.exit(1 if views.list_survivors(shown) else 0)
 
 
@@ -183,20 +198,23 @@ def score(target: str, folder: Path | None, limit: int, page: Path | None) -> No
 def show(mutant: str, folder: Path | None) -> None:
     """Print a judged mutant: its diff, its result, the cells that execute it, and how to repeat."""
     from harness.coverage.coverage_map import MAP_FILE, CoverageMap
-    from harness.coverage.mutation.choose import CellChooser
+    from harness.coverage.mutation.choose import CellChooser, select_cells
+    from harness.coverage.unexecuted import load_summary
     from harness.coverage.vendor_code import list_vendor_files
     from harness.record.folder import load
     from reports.mutation import terminal
 
     folder = folder or find_recorded_run()
     campaign, result = _find(mutant, folder)
+    _check_installation(folder)
     file = next(file for file in list_vendor_files() if file.name == result.mutant.file)
     click.echo(result.mutant.format_diff(file.path.read_bytes()))
     click.echo(terminal.describe(result))
     if review := campaign.info.find_review(result.mutant):
         click.echo(f"{review.kind}: {review.reason}")
     with CoverageMap(folder / MAP_FILE) as recorded:
-        cells, number = CellChooser(recorded, load(folder).cells).choose(result.mutant, 10)
+        records = select_cells(campaign.info.target, load(folder).cells, load_summary(folder))
+        cells, number = CellChooser(recorded, records).choose(result.mutant, 10)
     click.echo(f"\ncells that execute it: {number:,}, the first ones:")
     for cell in cells:
         click.echo(f"  {cell.id}")
@@ -215,14 +233,17 @@ def show(mutant: str, folder: Path | None) -> None:
 def attempt(
     mutant: str, given: Sequence[str], folder: Path | None, cells: int, suites: Path
 ) -> None:
-    """Run cells with one mutant, and print what they show; nothing is stored.
+    """Run cells with one mutant, and print the result; nothing is stored.
 
     CELL is the id of a cell, case@target, such as one of a new case; default: cells of the run that
-    execute the mutant. Exit code 0 if the mutant is noticed, 1 if it is not.
+    execute the mutant. Exit code 0 if the mutant is noticed or explained, 1 if it is neither, 2 if
+    it cannot be judged.
     """
     from harness.coverage.coverage_map import MAP_FILE, CoverageMap
     from harness.coverage.mutation.campaign import judge_mutants
-    from harness.coverage.mutation.choose import CellChooser
+    from harness.coverage.mutation.choose import CellChooser, select_cells
+    from harness.coverage.mutation.mutant import MutantOutcome
+    from harness.coverage.unexecuted import load_summary
     from harness.record.cell import Cell, Status
     from harness.record.folder import load
     from harness.record.target import split_cell_id
@@ -232,22 +253,33 @@ def attempt(
 
     silence_vendors()
     folder = folder or find_recorded_run()
-    _, result = _find(mutant, folder)
+    campaign, result = _find(mutant, folder)
+    _check_installation(folder)
     wanted = []
     for each in given:
         case, target = split_cell_id(each)
         suite = find_case(suites, case)[1].name
-        wanted.append(Cell(case=case, target=str(target), status=Status.PASSED, suite=suite))
+        cell = Cell(case=case, target=str(target), status=Status.PASSED, suite=suite)
+        wanted.append(structs.replace(cell, seconds=_UNKNOWN_SECONDS))
     with CoverageMap(folder / MAP_FILE) as recorded:
-        chooser = CellChooser(recorded, load(folder).cells, wanted)
+        records = select_cells(campaign.info.target, load(folder).cells, load_summary(folder))
         (judged,) = judge_mutants(
-            [result.mutant], chooser, describe_refusal, cells=cells, sampled=False, workers=1
+            [result.mutant],
+            CellChooser(recorded, records, wanted),
+            describe_refusal,
+            suites=suites,
+            cells=cells,
+            sampled=False,
+            workers=1,
         )
     click.echo(terminal.describe(judged))
-    sys.exit(1 if judged.outcome in views.SURVIVED else 0)
+    if judged.outcome is MutantOutcome.INVALID:
+        sys.exit(2)
+    survives = judged.outcome in views.SURVIVED and not views.is_explained(judged, campaign)
+    sys.exit(1 if survives else 0)
 
 
-@mutate.command(short_help="Print what got worse since an earlier run.")
+@mutate.command(short_help="Print mutants that are no longer noticed.")
 @click.argument("before", type=click.Path(path_type=Path), metavar="OLD_RUN")
 @click.argument("after", type=click.Path(path_type=Path), metavar="NEW_RUN")
 @_LIMIT
@@ -273,14 +305,41 @@ def compare(before: Path, after: Path, limit: int) -> None:
     sys.exit(1 if worse else 0)
 
 
+def _check_installation(folder: Path) -> None:
+    """Refuse to mutate code of another version than the recorded one, or without fork.
+
+    Raises:
+        ConformError: the versions differ.
+        UsageError: the system cannot fork a process that has loaded torch.
+    """
+    from harness.coverage.unexecuted import find_installed_versions, load_summary
+    from harness.coverage.vendor_code import list_vendor_files
+    from harness.errors import ConformError, UsageError
+    from harness.workers.fork_server import is_supported
+
+    if not is_supported():
+        raise UsageError("conform mutate forks processes that have loaded torch, on Linux only")
+    recorded, installed = (
+        load_summary(folder).packages,
+        find_installed_versions(list_vendor_files()),
+    )
+    if recorded != installed:
+        old, new = (
+            ", ".join(f"{name} {version}" for name, version in each.items())
+            for each in (recorded, installed)
+        )
+        raise ConformError(
+            f"{folder} was recorded with {old}; installed is {new}; record a run with it: "
+            "conform coverage record"
+        )
+
+
 def _read(folder: Path | None, target: str = "") -> list[Campaign]:
     """Read the campaigns of a run, with the reviews of today.
 
     Raises:
         ConformError: there is none.
     """
-    from msgspec import structs
-
     from harness.coverage.mutation.mutant import list_campaigns
     from harness.coverage.mutation.reviews import read_reviews
     from harness.errors import ConformError

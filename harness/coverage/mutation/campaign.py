@@ -68,6 +68,7 @@ def judge_mutants(
     chooser: CellChooser,
     compare: CompareCells,
     *,
+    suites: Path,
     cells: int,
     sampled: bool,
     workers: int,
@@ -79,6 +80,7 @@ def judge_mutants(
         mutants: the mutants.
         chooser: chooses their cells.
         compare: the gate.
+        suites: the folder of the suites that have the cells.
         cells: the most cells for one mutant; 0 for all.
         sampled: whether the mutants are drawn at random from all files.
         workers: number of processes.
@@ -90,7 +92,7 @@ def judge_mutants(
     baseline = _Baseline()
     folder = tempfile.TemporaryDirectory(prefix="conform-")
     folders = [Path(tempfile.mkdtemp(dir=folder.name)) for _ in range(workers)]
-    judges = [_Judge(baseline, compare, each) for each in folders]
+    judges = [_Judge(baseline, compare, suites, each) for each in folders]
     idle: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
     for each in judges:
         idle.put(each)
@@ -112,7 +114,9 @@ def judge_mutants(
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
+            # Results first: an error ends the campaign.
+            for future in sorted(done, key=lambda future: future.exception() is not None):
+                yield future.result()
     finally:
         baseline.close()
         for one in judges:
@@ -122,7 +126,7 @@ def judge_mutants(
 
 
 class _Baseline:
-    """What cells show with the installed code; shared by all workers."""
+    """The results of cells with the installed code; shared by all workers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -154,12 +158,15 @@ class _Baseline:
 class _Judge:
     """Judges mutants in a worker process of its own."""
 
-    def __init__(self, baseline: _Baseline, compare: CompareCells, folder: Path) -> None:
+    def __init__(
+        self, baseline: _Baseline, compare: CompareCells, suites: Path, folder: Path
+    ) -> None:
         self._baseline, self._compare, self._folder = baseline, compare, folder
+        self._root = suites.resolve().parent
         self._process: WorkerProcess[MutationEvent] | None = None
 
     def judge(self, mutant: Mutant, cells: Sequence[Cell], executing: int) -> MutantResult:
-        """Run the cells of a mutant until one is red, and classify what they show."""
+        """Run the cells of a mutant until one is red, and classify the mutant."""
         began = time.monotonic()
         seen: list[_Observation] = []
 
@@ -190,19 +197,24 @@ class _Judge:
                 return make_result(MutantOutcome.RED, last.id, _describe(last))
             if not ended.end and not (ended.observed and ended.observed[-1].cell.status.is_red):
                 break
+        if not seen:
+            return make_result(MutantOutcome.INVALID, detail="no cell passes without the mutant")
+        return make_result(*self._compare_with_baseline(mutant, seen, cells))
+
+    def _compare_with_baseline(
+        self, mutant: Mutant, seen: Sequence[_Observation], cells: Sequence[Cell]
+    ) -> tuple[MutantOutcome, str, str]:
+        """Return the outcome of a mutant without a red cell, its cell, and details."""
         pairs = [(self._baseline.find(each.cell.id), each) for each in seen]
         for before, after in pairs:
             if before and (reason := self._compare(before.cell, after.cell)):
-                return make_result(MutantOutcome.GATE, after.cell.id, reason)
+                return MutantOutcome.GATE, after.cell.id, reason
         by_id = {cell.id: cell for cell in cells}
         for before, after in pairs:
-            if (
-                before
-                and before.digest != after.digest
-                and self._differs(mutant, by_id[after.cell.id])
-            ):
-                return make_result(MutantOutcome.CHANGED, after.cell.id)
-        return make_result(MutantOutcome.UNCHANGED)
+            name = after.cell.id
+            if before and before.digest != after.digest and self._differs(mutant, by_id[name]):
+                return MutantOutcome.CHANGED, name, ""
+        return MutantOutcome.UNCHANGED, "", ""
 
     def _differs(self, mutant: Mutant, cell: Cell) -> bool:
         """Whether a cell alone in a process has another program with the mutant.
@@ -219,27 +231,51 @@ class _Judge:
             self._process.close()
 
     def _run(self, mutant: Mutant | None, cells: Sequence[Cell]) -> _Ended:
-        """Run cells in a forked process.
+        """Run cells in a forked process. A worker that died is started again, once.
 
         Raises:
-            ConformError: the worker process ended.
+            ConformError: the worker process ended twice, or the campaign was stopped.
         """
-        if self._baseline.is_closed:
-            raise ConformError("the campaign was stopped")
-        if self._process is None:
-            self._process = _start_worker(self._folder / "output")
-        process = self._process
         slowest = max(cell.seconds for cell in cells)
-        jobs = [
-            CellJob(f"{cell.suite.replace('.', '/')}.py", cell.case, cell.target) for cell in cells
-        ]
-        timeout = max(_LEAST_TIMEOUT, _TIMEOUT_FACTOR * slowest)
-        process.send(
-            MutationRequest(
-                mutant=mutant, cells=jobs, folder=str(self._folder), cell_timeout=timeout
-            )
+        request = MutationRequest(
+            mutant=mutant,
+            cells=[
+                CellJob(
+                    str(self._root / f"{cell.suite.replace('.', '/')}.py"), cell.case, cell.target
+                )
+                for cell in cells
+            ],
+            folder=str(self._folder),
+            cell_timeout=max(_LEAST_TIMEOUT, _TIMEOUT_FACTOR * slowest),
         )
+        for _ in range(2):
+            process = self._open_worker()
+            ended = self._send(process, request)
+            if ended is not None:
+                return ended
+            self._process = None
+        output = (self._folder / "output").read_text(errors="replace")
+        printed = " ".join(output.strip().splitlines()[-1:])
+        raise ConformError(f"the process that forks {process.end}: {printed}")
+
+    def _open_worker(self) -> WorkerProcess[MutationEvent]:
+        if self._process is None and not self._baseline.is_closed:
+            self._process = _start_worker(self._folder / "output")
+        if self._process is None or self._baseline.is_closed:
+            self.close()  # of a worker that started meanwhile
+            raise ConformError("the campaign was stopped")
+        return self._process
+
+    def _send(
+        self, process: WorkerProcess[MutationEvent], request: MutationRequest
+    ) -> _Ended | None:
+        """Send a request, and collect its events; None if the worker process ended."""
         observed, invalid = [], ""
+        try:
+            process.send(request)
+        except OSError:
+            process.wait_for_end()
+            return None
         for event in process.events():
             match event:
                 case CellObserved():
@@ -250,8 +286,7 @@ class _Judge:
                     raise ConformError(event.message)
                 case Finished():
                     return _Ended(observed, event.answer.decode(), invalid)
-        printed = (self._folder / "output").read_text(errors="replace").strip().splitlines()[-1:]
-        raise ConformError(f"the process that forks {process.end}: {' '.join(printed)}")
+        return None
 
 
 def _start_worker(output: Path) -> WorkerProcess[MutationEvent]:

@@ -79,7 +79,13 @@ class FunctionIndex:
                 )
         except SyntaxError as error:
             raise MutantInvalid(f"does not compile: {error}") from error
-        codes = [code for code in _list_codes(module) if code.co_qualname == mutant.function]
+        # Functions inside of it may exist already, such as those that a decorator made.
+        inner = f"{mutant.function}.<locals>."
+        codes = [
+            code
+            for code in _list_codes(module)
+            if code.co_qualname == mutant.function or code.co_qualname.startswith(inner)
+        ]
         found = [(each, code) for code in codes for each in self._functions[_key(code)]]
         if not found:
             raise MutantInvalid(f"no function {mutant.function} in this process")

@@ -23,16 +23,16 @@ RESULTS_FILE = "mutants.jsonl"
 """Results in the folder of a campaign: one JSON object a line, appended as mutants are judged."""
 
 CAMPAIGN_FILE = "mutation.json"
-"""What the campaign draws from, in the same folder."""
+"""The mutants that the campaign draws from, in the same folder."""
 
 _VERSION = 1
 
 
 class MutantOutcome(enum.StrEnum):
-    """What the cells that execute a mutant show; the first that applies."""
+    """The result of the cells that execute a mutant; the first that applies."""
 
     INVALID = "invalid"
-    """The mutated function does not compile, or cannot replace the function."""
+    """The mutated function cannot replace the function, or no cell passes without the mutant."""
     RED = "red"
     """A cell is red."""
     GATE = "gate"
@@ -114,12 +114,12 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mutant: the mutant.
-        outcome: what its cells show.
+        outcome: the result of its cells.
         sampled: whether it was drawn at random from all files, and counts in the score.
         tried: number of cells that ran.
         executing: number of recorded cells that execute the changed statement.
         cell: the cell that shows the outcome; empty for unchanged and invalid ones.
-        detail: what it shows; why an invalid mutant is invalid.
+        detail: the cell's error, or why an invalid mutant is invalid.
         seconds: time that the cells took.
     """
 
@@ -134,8 +134,9 @@ class MutantResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileMutants(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of all mutants of a file: in statements that a cell executes, that are executed once
-    in a process, and that no cell executes."""
+    """Numbers of all mutants of a file: in statements that a usable cell executes, in statements
+    that are executed once in a process, and others. A cell is usable if it was green and took at
+    most ten seconds."""
 
     executed: int = 0
     once: int = 0
@@ -177,7 +178,7 @@ def find_campaign_folder(run: Path, target: str) -> Path:
 
 
 def open_campaign(folder: Path, info: CampaignInfo) -> Campaign:
-    """Begin or continue a campaign: write what it draws from to its folder, which is created.
+    """Begin or continue a campaign: write its mutants to its folder, which is created.
 
     Returns:
         The campaign with its results so far.

@@ -270,7 +270,7 @@ def _list_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _last_header_line(statement: ast.stmt) -> int:
-    """Return the last line of a simple statement, or of what is above a compound one's block."""
+    """Return the last line of a simple statement, or of the header of a compound one."""
     inner = getattr(statement, "body", None) or getattr(statement, "cases", None)
     if not inner:
         return statement.end_lineno or statement.lineno

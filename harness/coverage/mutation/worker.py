@@ -5,6 +5,7 @@ This process executes no program, so that it has one thread and can be forked.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import hashlib
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from harness.coverage.mutation.install import FunctionIndex, MutantInvalid
+from harness.coverage.mutation.install import FunctionIndex
 from harness.coverage.mutation.messages import (
     CellJob,
     CellObserved,
@@ -23,12 +24,14 @@ from harness.coverage.mutation.messages import (
     MutationRequest,
 )
 from harness.coverage.vendor_code import list_vendor_files
+from harness.errors import ConformError, describe
 from harness.execution.execute import list_native_backends
 from harness.model import registry
 from harness.model.case import Case
 from harness.pipeline import speed
 from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.runner import run_cell
+from harness.record.cell import Cell, Status
 from harness.record.target import Target
 from harness.session.discovery import Suite, load_suite
 from harness.vendors.quiet import silence_vendors
@@ -36,6 +39,7 @@ from harness.workers.process import describe_exit
 from harness.workers.protocol import Finished
 from harness.workers.served import Send
 
+_PR_SET_PDEATHSIG = 1  # of Linux's prctl
 _WARM_UP = Case("warm_up", lambda: (torch.nn.Linear(4, 4).eval(), (torch.randn(2, 4),)))
 
 
@@ -64,12 +68,17 @@ class _Forks:
 
     def run(self, request: MutationRequest, send: Send) -> None:
         """Run the cells of a request, and send how the process ended."""
-        suites = [self._load_suite(job.suite) for job in request.cells]
+        suites = [self._load(job) for job in request.cells]
         self._warm_up(job.target for job in request.cells)
         self._index.update(request.mutant)
+        parent = os.getpid()
         if (pid := os.fork()) == 0:
             code = 1
             try:
+                # A stopped campaign ends its workers, whose own end must end this process.
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                if os.getppid() != parent:
+                    os._exit(code)
                 self._run_cells(request, suites, send)
                 code = 0
             finally:
@@ -80,12 +89,22 @@ class _Forks:
             end = f"did not end in {request.cell_timeout:g} s"
         send(Finished(end.encode()))
 
-    def _run_cells(self, request: MutationRequest, suites: Iterable[Suite], send: Send) -> None:
+    def _load(self, job: CellJob) -> Suite | None:
+        """Load the suite of a cell; None if it does not load, or no longer has the case."""
+        try:
+            suite = self._load_suite(job.suite)
+        except (ConformError, OSError):
+            return None
+        return suite if any(case.name == job.case for case in suite.cases) else None
+
+    def _run_cells(
+        self, request: MutationRequest, suites: Iterable[Suite | None], send: Send
+    ) -> None:
         if request.mutant is not None:
             try:
                 self._index.install(request.mutant)
-            except MutantInvalid as error:
-                send(InvalidMutant(str(error)))
+            except Exception as error:  # such as a file that is another one now
+                send(InvalidMutant(describe(error)))
                 return
         for job, suite in zip(request.cells, suites, strict=True):
             # Its default action ends the process, also in native code.
@@ -105,15 +124,21 @@ class _Forks:
             registry.backend(Target.parse(target).backend).availability()
 
 
-def _run_cell(job: CellJob, suite: Suite, seed: int, program: Path) -> tuple[CellObserved, bool]:
-    """Run a cell; return what is sent, and whether it is red.
+def _run_cell(
+    job: CellJob, suite: Suite | None, seed: int, program: Path
+) -> tuple[CellObserved, bool]:
+    """Run a cell; return the event to send, and whether the cell is red.
 
     Args:
         job: the cell.
-        suite: its suite.
+        suite: its suite; None if it has none.
         seed: run seed.
         program: a file for its program, which is removed again.
     """
+    if suite is None:
+        error = f"{job.suite} does not load, or has no such case"
+        lost = Cell(case=job.case, target=job.target, status=Status.FAILED, error=error)
+        return CellObserved(lost.to_json(), ""), True
     case = next(case for case in suite.cases if case.name == job.case)
     cell = run_cell(
         case,

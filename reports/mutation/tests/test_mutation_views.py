@@ -79,11 +79,15 @@ def test_files_with_survivors_come_first() -> None:
 
 
 def test_a_mutant_that_is_no_longer_noticed_is_worse() -> None:
-    before = make_campaign(MutantOutcome.RED, MutantOutcome.UNCHANGED, MutantOutcome.RED)
-    after = make_campaign(MutantOutcome.GATE, MutantOutcome.RED, MutantOutcome.RED)
+    before = make_campaign(
+        MutantOutcome.GATE, MutantOutcome.UNCHANGED, MutantOutcome.RED, MutantOutcome.RED
+    )
+    after = make_campaign(
+        MutantOutcome.CHANGED, MutantOutcome.RED, MutantOutcome.RED, MutantOutcome.GATE
+    )
     changes = views.compare_campaigns(before, after)
     shown = [(each.after.mutant.id, each.is_worse) for each in changes]
-    assert shown == [("id0", True), ("id1", False)]
+    assert shown == [("id0", True), ("id1", False), ("id3", False)]
     assert views.compare_campaigns(before, make_campaign(MutantOutcome.INVALID)) == []
 
 

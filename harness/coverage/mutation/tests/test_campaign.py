@@ -34,7 +34,12 @@ CELLS = [make_cell(name) for name in "abc"]
 
 def judge(run: Run, refused: str = "") -> MutantResult:
     """Judge a mutant whose cells run as a function says."""
-    one = _Judge(_Baseline(), lambda before, after: refused if after.case == "b" else "", Path())
+    one = _Judge(
+        _Baseline(),
+        lambda before, after: refused if after.case == "b" else "",
+        Path("suites"),
+        Path(),
+    )
     one._run = run  # type: ignore[method-assign]
     return one.judge(MUTANT, CELLS, 7)
 
@@ -104,18 +109,26 @@ def test_another_program_alone_is_not_noticed() -> None:
     assert (result.outcome, result.cell) == (MutantOutcome.CHANGED, "c@xnnpack:fp32")
 
 
-def test_equal_programs_say_nothing() -> None:
+def test_without_a_cell_that_passes_nothing_is_judged() -> None:
+    def run(mutant: Mutant | None, cells: Sequence[Cell]) -> _Ended:
+        return _Ended([], "was ended by SIGKILL")
+
+    result = judge(run)
+    assert (result.outcome, result.tried) == (MutantOutcome.INVALID, 0)
+
+
+def test_equal_programs_show_nothing() -> None:
     assert judge(make_run()).outcome is MutantOutcome.UNCHANGED
 
 
-def test_an_invalid_mutant_is_said_to_be_one() -> None:
+def test_an_invalid_mutant_runs_no_cell() -> None:
     result = judge(lambda mutant, cells: _Ended([], invalid="does not compile"))
     assert (result.outcome, result.detail) == (MutantOutcome.INVALID, "does not compile")
 
 
 @pytest.mark.nightly
 def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Path) -> None:
-    one = _Judge(_Baseline(), lambda before, after: "", tmp_path)
+    one = _Judge(_Baseline(), lambda before, after: "", Path("suites"), tmp_path)
     cells = [
         make_cell("exp/2d", suite="suites.ops.unary"),
         make_cell("abs/2d", suite="suites.ops.unary"),
@@ -128,13 +141,10 @@ def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Pat
         path = "executorch/backends/xnnpack/operators/node_visitor.py"
         process = one._process
         assert process is not None
+        job = CellJob(str(ROOT / "suites/ops/unary.py"), "exp/2d", "xnnpack:fp32")
         process.send(
-            MutationRequest(
-                mutant=None, cells=[CellJob("suites/ops/unary.py", "exp/2d", "xnnpack:fp32")],
-                folder=str(tmp_path),
-                cell_timeout=0.001,
-            )
-        )  # fmt: skip
+            MutationRequest(mutant=None, cells=[job], folder=str(tmp_path), cell_timeout=0.001)
+        )
         (event,) = process.events()
         assert event.answer == b"did not end in 0.001 s"  # type: ignore[union-attr]
         file = next(file for file in list_vendor_files() if file.name == path)
@@ -144,8 +154,9 @@ def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Pat
         assert (judged.outcome, judged.tried) == (MutantOutcome.RED, 1)
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(Exception, match="the process"):
-            one._run(None, cells)
+        assert len(one._run(None, cells).observed) == 2, "a worker that died is started again"
+        lost = [make_cell("no/case", suite="suites.ops.unary"), make_cell("x", suite="suites.no")]
+        assert [each.cell.status for each in one._run(None, lost).observed] == [Status.FAILED] * 2
     finally:
         one.close()
 
