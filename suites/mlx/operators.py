@@ -194,11 +194,12 @@ TRANSPOSED = [
         _transposed("stride", rank, stride=3),
         _transposed("padding", rank, padding=1),
         _transposed("output_padding", rank, stride=2, output_padding=1),
-        _transposed("groups", rank, groups=2),
         _transposed("dilation", rank, dilation=2),
         _transposed("no_bias", rank, bias=False),
-        _transposed("all", rank, stride=3, padding=1, output_padding=2, groups=2, dilation=2),
+        _transposed("all", rank, stride=3, padding=1, output_padding=2, dilation=2),
     )
 ]
+TRANSPOSED += [_transposed("groups", rank, groups=2) for rank in (1, 2)]
+TRANSPOSED += [_transposed("groups_and_stride", rank, stride=3, groups=2) for rank in (1, 2)]
 
 CASES: list[Case] = on_mlx(*EXPERTS, *DELTA_RULE, *HEADS, *TRANSPOSED)

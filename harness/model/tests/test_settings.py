@@ -41,7 +41,7 @@ TARGETS = [
     for text, names in {
         "portable:fp32": "strict skip_dim_order preserve_ops naive_memory unplanned_io view_copies",
         "xnnpack:fp32": "inline_delegates per_op transform_passes",
-        "xnnpack:int8": "layer_types symmetric_codes operator_types float_linear qat",
+        "xnnpack:int8": "symmetric_codes operator_types float_linear qat",
         "xnnpack:int8_dynamic": "merged_dynamic",
         "tosa:int": "layer_types symmetric_codes io one_weight_scale qat",
     }.items()
@@ -94,6 +94,15 @@ def test_a_setting_that_upstream_ignores_is_red(
     cell = run_cell(NET, target)
     assert (cell.status, cell.stage) == (Status.FAILED, "lower")
     assert said in (cell.error or "")
+
+
+def test_a_quantizer_that_ignores_a_layer_type_is_an_error() -> None:
+    tester = Tester(NET, "xnnpack:int8+layer_types")
+    tester.export()
+    with pytest.raises(Exception, match=r"set_module_type\(Conv2d\) has no effect"):
+        tester.quantize()
+    linear = Case("linear", lambda: (nn.Linear(4, 4).eval(), (torch.randn(2, 4),)))
+    assert run_cell(linear, "xnnpack:int8+layer_types").status is Status.PASSED
 
 
 @pytest.mark.parametrize(
