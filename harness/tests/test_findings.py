@@ -111,6 +111,7 @@ for observe in (lambda: Observation(1, 2, wrong=True), lambda: Observation(1, 1,
 """
 
 
+@pytest.mark.nightly
 def test_exit_codes_of_a_finding(tmp_path: Path) -> None:
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)

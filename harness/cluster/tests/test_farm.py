@@ -57,6 +57,7 @@ def test_records_are_those_of_a_local_run(tmp_path: Path) -> None:
     assert second.info.backends == first.info.backends
 
 
+@pytest.mark.nightly
 def test_a_cell_that_kills_is_tried_twice(tmp_path: Path) -> None:
     write_suite(tmp_path, plain=3, ends=1, once=1)
     with local_farm(tmp_path, 2) as (address, _):

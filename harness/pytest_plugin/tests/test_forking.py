@@ -49,6 +49,7 @@ def test_a_worker_has_torch_from_the_start(tmp_path: Path) -> None:
     assert "harness.workers.fork_server" in found["parent"]
 
 
+@pytest.mark.nightly
 def test_a_worker_is_started_anew_when_asked(tmp_path: Path) -> None:
     found = _found(sessions.new_project(tmp_path), "--fresh-workers")
     assert not found["torch"]

@@ -117,6 +117,7 @@ def test_workers_write_to_a_folder_that_the_session_named(project: Path) -> None
     assert "Segmentation fault" in str(load(only).cell("death/now@null:eager").error)
 
 
+@pytest.mark.nightly
 def test_what_took_longest_is_started_first_the_next_time(project: Path) -> None:
     write_suite(project, "time.sleep(0.2)")
     assert run(project, "-n", "1").returncode == 0
@@ -170,6 +171,7 @@ CASES = [case("one/dies", Together), case("other/dies", Together), *CASES]
 """
 
 
+@pytest.mark.nightly
 def test_two_workers_that_die_at_a_time_are_two_rows(project: Path) -> None:
     suite = project / "suites" / "small.py"
     suite.write_text(suite.read_text() + TOGETHER)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.backend_api import list_native_backends
 from harness.model import registry
 from harness.pytest_plugin.tests.sessions import new_project, run
@@ -29,6 +31,7 @@ def test_a_folder_that_cannot_be_written_has_no_other_effect(tmp_path: Path) -> 
     assert read_states(tmp_path / "absent", "gw0") is None
 
 
+@pytest.mark.nightly
 def test_the_process_of_the_records_does_not_load_executorch(tmp_path: Path) -> None:
     project = new_project(tmp_path)
     with (project / "conftest.py").open("a") as file:

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from harness.record.cell import MODEL, Delegation, LimitationRef, Status
 from harness.record.program_data import Divergence
 from harness.record.run import BackendState, Run
@@ -93,6 +95,7 @@ def test_html_carries_every_cell_once_and_links_squares_to_it(tmp_path: Path) ->
     assert all(data["cells"][int(at)]["outcome"] == outcome for outcome, at in squares)
 
 
+@pytest.mark.nightly
 def test_html_stays_small_even_when_everything_fails_at_length(tmp_path: Path) -> None:
     bad = [
         cell(f"a{n // 10}/x", f"t{n % 10}:r", status=Status.FAILED, error=f"E{n} " + "x" * 900,

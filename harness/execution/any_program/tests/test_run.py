@@ -44,6 +44,7 @@ def test_a_program_of_any_backend_runs_and_keeps_its_state(target: str, runtime:
     assert run.run_method(program, parsed, calls).runtime == runtime
 
 
+@pytest.mark.nightly
 def test_delegates_of_several_backends_run_in_one_program() -> None:
     program, module = mixed()[0], copy.deepcopy(mixed()[1])
     ids = [payload.id for payload in run.load_method(program).delegates]

@@ -46,6 +46,7 @@ _LONG = ("dtype", "offset", "random")
 _NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in _LONG]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("defect", [*sorted(DEFECTS.keys() - set(_LONG)), *_NIGHTLY])
 def test_a_planted_defect_is_found_and_reduced(defect: str) -> None:
     found, tried = find_wrong_program(DEFECTS[defect], examples=300, may_draw=defect == "random")

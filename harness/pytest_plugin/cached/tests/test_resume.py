@@ -183,6 +183,7 @@ def test_what_is_complete_or_no_run_is_refused(project: Path) -> None:
     assert not (project / "nowhere").exists()
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_still_being_written_is_refused(project: Path) -> None:
     write_suite(project, HANG)
     with begun(project, "-n", "1"):
