@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from harness.coverage.coverage_map import CoverageMap
 from harness.coverage.lookup import CellIndex, CodePlace
-from harness.coverage.mutation.mutant import FileMutants, Mutant
+from harness.coverage.mutation.mutant import FileMutants, Mutant, make_mutant_id
 from harness.coverage.mutation.operators import list_mutants
 from harness.coverage.summary import CoverageSummary, ExecutedBy
 from harness.coverage.unexecuted import classify
@@ -96,7 +95,8 @@ def list_pool(area: str, cells: CellChooser, summary: CoverageSummary) -> Mutant
 def draw_sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]:
     """Draw mutants at random, the kinds of change in turn, so that no kind dominates.
 
-    A larger sample begins with the smaller one.
+    A larger sample begins with the smaller one. The order is that of a digest of seed and id, so
+    that samples of later runs have the same mutants as far as cells execute them.
 
     Args:
         mutants: all mutants.
@@ -104,11 +104,8 @@ def draw_sample(mutants: Sequence[Mutant], size: int, seed: int) -> list[Mutant]
         seed: of the order.
     """
     by_operator: defaultdict[str, list[Mutant]] = defaultdict(list)
-    for mutant in sorted(mutants, key=lambda mutant: mutant.id):
+    for mutant in sorted(mutants, key=lambda mutant: make_mutant_id(seed, mutant.id)):
         by_operator[mutant.operator].append(mutant)
-    generator = random.Random(seed)
-    for each in by_operator.values():
-        generator.shuffle(each)
     rounds = itertools.zip_longest(*(by_operator[name] for name in sorted(by_operator)))
     drawn = [mutant for each in rounds for mutant in each if mutant is not None]
     return drawn[:size] if size else drawn

@@ -105,7 +105,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_mutant_id(*parts: object) -> str:
-    """Return the id of a mutant: ten hexadecimal digits."""
+    """Return a digest of ten hexadecimal digits, such as the id of a mutant."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=5).hexdigest()
 
 
