@@ -41,6 +41,7 @@ _CALLING = {
 }
 
 
+@pytest.mark.nightly
 def test_no_vendor_code_is_replaced_by_other_code() -> None:
     replaced, is_sped_up = json.loads(script(_REPLACED, anew=True).stdout.splitlines()[-1])
     assert set(replaced) == _CALLING

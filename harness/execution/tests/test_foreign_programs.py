@@ -245,6 +245,7 @@ def ask(child: ChildProcess, task: Task) -> str:
         return str(error)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("change", [flipped, edited])
 @pytest.mark.parametrize("executor", ["aten", "runtime"])
 def test_changed_programs_are_refused_or_run(

@@ -32,9 +32,8 @@ print(cell.status.value, cell.error)
 """
 
 
-@pytest.mark.parametrize(
-    "target", [pytest.param("portable:fp32", marks=pytest.mark.nightly), "xnnpack:fp32"]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32"])
 def test_a_first_cell_has_the_kernels_of_quantization(target: str) -> None:
     command = [sys.executable, "-c", _SCRIPT, target]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)

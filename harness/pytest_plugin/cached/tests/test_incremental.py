@@ -84,6 +84,7 @@ def test_the_second_run_takes_what_the_first_one_left(project: Path, workers: st
 _OF_TAKING = {"cached", "worker", "saved_to"}
 
 
+@pytest.mark.nightly
 def test_processes_and_workers_take_from_each_other_and_record_the_same(project: Path) -> None:
     # As a command: torch sets environment variables that are part of cache keys when imported.
     assert run(project, "-n", "0", *REUSING, folder="alone", anew=True).returncode == 0

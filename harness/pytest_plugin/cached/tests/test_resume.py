@@ -196,6 +196,7 @@ def conform(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return ended("harness.cli", ["run", *arguments], project, environment(shared=True))
 
 
+@pytest.mark.nightly
 def test_the_command_takes_all_else_from_the_run(project: Path) -> None:
     arguments = ("-n", "1", "--targets", "null:eager", "--run-dir", "run", "--seed", "3", "-k")
     assert conform(project, *arguments, "add or sub").returncode == 0
