@@ -47,12 +47,18 @@ def print_more(out: Console, number: int) -> None:
         out.print(safe_text(f"and {number:,} more", "dim"))
 
 
-def new_table(*headers: str) -> Table:
-    """An empty table with a ruled head."""
+def new_table(*headers: str, title: str = "") -> Table:
+    """An empty table with a ruled head, and a title above it if one is given."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    made = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=title or None,
+        title_justify="left",
+    )
     for header in headers:
         made.add_column(header, overflow="fold")
     return made

@@ -17,6 +17,7 @@ from harness.cli.common import ABOVE_ZERO, RUNS, SPEED, SUITES, load_run, sessio
 from harness.cli.coverage.affected import CHANGE_HELP, select_affected_cells
 from harness.cluster.options import OPTIONS as CLUSTER_OPTIONS
 from harness.pytest_plugin.options import OPTIONS
+from harness.record.target import suite_file
 
 _QUICK = SUITES / "quick"
 _PLUGIN = ("-p", "harness.pytest_plugin")
@@ -152,7 +153,7 @@ def _select_affected(change: str, recorded: Path | None, minutes: float | None) 
         if not changes_code:
             click.echo("nothing to run: the change affects no code that lowers programs", err=True)
         sys.exit(2 if changes_code else 0)
-    return [f"{SUITES.parent / cell.suite.replace('.', '/')}.py::{cell.id}" for cell in cells]
+    return [f"{SUITES.parent / suite_file(cell.suite)}::{cell.id}" for cell in cells]
 
 
 def _has_options_besides_resume() -> bool:

@@ -16,6 +16,7 @@ from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage
 from harness.coverage.unexecuted import classify
 from harness.coverage.vendor_code import VendorFile, list_vendor_files
 from harness.record.cell import Cell
+from harness.record.target import SEVERAL, Target
 
 # Folders of ExecuTorch's repository have the package's name in front once they are installed.
 _PREFIXES = ("executorch/", "")
@@ -100,7 +101,7 @@ def find_affected_cells(
 
 def _list_backends(cell: Cell) -> set[str]:
     """Return the backends of a target; several where one program has delegates of several."""
-    return set(re.findall(r"(\w+):", cell.target))
+    return set(Target.parse(cell.target).backend.split(SEVERAL))
 
 
 class _PlaceFinder:

@@ -102,6 +102,15 @@ def cell_id(case: str, target: Target | str) -> str:
     return f"{case}@{target}"
 
 
+def suite_file(suite: str) -> str:
+    """Return the file of a suite, relative to the folder that has its package.
+
+    Args:
+        suite: its dotted name, such as ``suites.ops.unary``.
+    """
+    return f"{suite.replace('.', '/')}.py"
+
+
 def matches_any_glob(patterns: str, text: str) -> bool:
     """Return whether one of the globs, separated by ``|``, matches the text."""
     return any(fnmatchcase(text, pattern) for pattern in patterns.split("|"))

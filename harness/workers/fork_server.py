@@ -95,6 +95,17 @@ def name_process(name: str) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
+def end_with_parent(parent: int) -> None:
+    """Let the system kill this forked process when its parent ends; end it if that has happened.
+
+    Args:
+        parent: process id of the parent.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def _find_announced() -> str | None:
     prefix, _, address = os.environ.get(ADDRESS_VARIABLE, "").partition(os.pathsep)
     return address if address and prefix == sys.prefix and is_supported() else None
@@ -207,9 +218,7 @@ def _become(request: Mapping[str, Any], received: Sequence[int], server: int) ->
     """Become the process of a request: run its arguments and end."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != server:
-            os._exit(code)
+        end_with_parent(server)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         atexit._clear()  # handlers of the server's imports; those of the process itself run
         _take_descriptors(request["descriptors"], received)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.coverage.summary import CoverageSummary, ExecutedBy, FileCoverage
 from reports import text
+from reports.console import new_table
 from reports.coverage import views
 
 _AREAS_TITLE = "Code by the cells that execute it"
@@ -48,14 +48,7 @@ def render(
 
 
 def _tabulate_areas(summary: CoverageSummary, area: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        header_style="bold",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title=_AREAS_TITLE,
-        title_justify="left",
-    )
+    table = new_table(title=_AREAS_TITLE)
     table.add_column("area", no_wrap=True)
     for heading in ("functions", *(views.LABELS[kind] for kind in ExecutedBy), "lines", "branches"):
         table.add_column(heading, justify="right", no_wrap=" " not in heading)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.coverage.mutation.mutant import Campaign, MutantResult
 from reports import text
+from reports.console import new_table
 from reports.mutation import views
 from reports.mutation.views import MutationScore, ScoreChange
 
@@ -74,15 +74,7 @@ def _print_files(rows: Sequence[MutationScore], console: Console, limit: int) ->
 
 
 def _tabulate(rows: Sequence[MutationScore], title: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        header_style="bold",
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        collapse_padding=True,
-        title=title,
-        title_justify="left",
-    )
+    table = new_table(title=title)
     table.add_column("", no_wrap=True)
     has_totals = any(row.executed for row in rows)
     headings = [*(["mutants", "executed"] if has_totals else []), "judged", "red", "noticed"]

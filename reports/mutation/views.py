@@ -59,7 +59,7 @@ class MutationScore:
 
     @property
     def executed_share(self) -> float:
-        """Share of all mutants that a cell executes; those that run once are left out."""
+        """Share of mutants that a cell executes. Mutants of code that runs once do not count."""
         return self.executed / max(1, self.executed + self.unexecuted)
 
     @property
@@ -120,14 +120,15 @@ def is_explained(result: MutantResult, campaign: Campaign) -> bool:
     return result.outcome in SURVIVED and campaign.info.find_review(result.mutant) is not None
 
 
+def is_survivor(result: MutantResult, campaign: Campaign) -> bool:
+    """Whether nothing notices or explains a mutant."""
+    return result.outcome in SURVIVED and not is_explained(result, campaign)
+
+
 def list_survivors(campaign: Campaign) -> list[MutantResult]:
     """Return the mutants that nothing notices or explains, by file and line."""
     return sorted(
-        (
-            each
-            for each in campaign.results.values()
-            if each.outcome in SURVIVED and not is_explained(each, campaign)
-        ),
+        (each for each in campaign.results.values() if is_survivor(each, campaign)),
         key=lambda each: (each.mutant.file, each.mutant.start),
     )
 
@@ -170,7 +171,7 @@ class ScoreChange:
 
 
 def compare_campaigns(before: Campaign, after: Campaign) -> list[ScoreChange]:
-    """Return the mutants of both campaigns whose outcome differs, those that got worse first."""
+    """Return the mutants whose outcome differs between the campaigns, the worse ones first."""
     found = [
         ScoreChange(before.results[name], result)
         for name, result in after.results.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.coverage.mutation.mutant import list_campaigns
 from harness.coverage.summary import read_summary
@@ -25,6 +25,8 @@ from reports.site.pack import script
 from reports.site.store import FoundRuns, find_runs
 from reports.summary import RunSummary, Totals
 from reports.verdict import RunVerdict
+
+_T = TypeVar("_T")
 
 FULL = 3
 LAST = 60
@@ -140,7 +142,17 @@ class _SiteWriter:
             "shard": SHARD,
         })  # fmt: skip
         self._assets()
-        pages = {**self._write_coverage(chosen), **self._write_mutation(chosen)}
+        back = f"../{INDEX}"
+        pages = {
+            **self._write_page(
+                chosen, "Coverage", COVERAGE, read_summary,
+                lambda found, name: coverage_page.render(found, title=name, back=back),
+            ),
+            **self._write_page(
+                chosen, "Mutation", MUTATION, list_campaigns,
+                lambda found, name: mutation_page.render(found, title=name, back=back),
+            ),
+        }  # fmt: skip
         news = None
         if base:
             news = page.count_news(self._diff(base, 0), self.runs[base]["key"])
@@ -150,38 +162,36 @@ class _SiteWriter:
         )
         return self
 
-    def _write_coverage(self, paths: Sequence[Path]) -> dict[str, str]:
-        """Write the page of the newest run whose coverage was recorded.
+    def _write_page(
+        self,
+        paths: Sequence[Path],
+        title: str,
+        name: str,
+        read: Callable[[Path], _T | None],
+        render: Callable[[_T, str], str],
+    ) -> dict[str, str]:
+        """Write a page of the newest run that has data for it.
+
+        Args:
+            paths: the runs, newest first.
+            title: title of the page.
+            name: its file.
+            read: reads the data of a run; falsy if it has none.
+            render: renders the data and the name of the run.
 
         Returns:
-            The page's file by its title; empty if there is no such run.
+            The file by the title; empty if no run has data.
         """
         for path in paths:
             try:
-                summary = read_summary(path)
+                found = read(path)
             except ConformError as error:
                 self.remarks.append(f"omitted: {error}")
                 continue
-            if summary is not None:
-                title = self.shown.get(path.resolve(), path.name)
-                written = coverage_page.render(summary, title=title, back=f"../{INDEX}")
-                self.folder.write(COVERAGE, written.encode())
-                return {"Coverage": COVERAGE}
-        return {}
-
-    def _write_mutation(self, paths: Sequence[Path]) -> dict[str, str]:
-        """Write the page of the newest run with mutation scores; returns as the function above."""
-        for path in paths:
-            try:
-                campaigns = list_campaigns(path)
-            except ConformError as error:
-                self.remarks.append(f"omitted: {error}")
-                continue
-            if campaigns:
-                title = self.shown.get(path.resolve(), path.name)
-                written = mutation_page.render(campaigns, title=title, back=f"../{INDEX}")
-                self.folder.write(MUTATION, written.encode())
-                return {"Mutation": MUTATION}
+            if found:
+                written = render(found, self.shown.get(path.resolve(), path.name))
+                self.folder.write(name, written.encode())
+                return {title: name}
         return {}
 
     def _base(self) -> int:

@@ -21,7 +21,7 @@ def _scrambled(module: nn.Module) -> nn.Module:
     return module
 
 
-class _Beside(nn.Module):
+class NormBesideReader(nn.Module):
     """A layer whose result is normalized, and read elsewhere as well."""
 
     def __init__(self, layer: nn.Module, norm: nn.Module) -> None:
@@ -77,7 +77,7 @@ CASES: list[Case] = [
             lambda: _scrambled(nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU())),
             randn(1, 3, 7, 6)),
     nn_case("_native_batch_norm_legit_no_training/beside_a_reader",
-            lambda: _Beside(nn.Linear(5, 4), nn.BatchNorm1d(4)), randn(3, 5)),
+            lambda: NormBesideReader(nn.Linear(5, 4), nn.BatchNorm1d(4)), randn(3, 5)),
     nn_case("rms_norm/weight", lambda: _scrambled(nn.RMSNorm(16, eps=1e-5)), randn(2, 5, 16)),
     nn_case("rms_norm/no_weight_default_eps",
             lambda: nn.RMSNorm(16, elementwise_affine=False), randn(4, 16)),

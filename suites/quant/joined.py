@@ -38,6 +38,7 @@ from torch.nn import (
 
 from harness import Case
 from suites.build import ints, nn_case, op, randn, uniform
+from suites.ops.norm import NormBesideReader
 from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, on
 
 
@@ -193,23 +194,6 @@ class _TwoSteps(Module):
         return result
 
 
-class _NormBesideReader(Module):
-    """A convolution whose result is normalized, and read elsewhere as well."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.norm = Conv2d(3, 4, 3), BatchNorm2d(4)
-        with torch.no_grad():
-            for each in (self.norm.weight, self.norm.running_mean, self.norm.running_var):
-                assert each is not None
-                each.uniform_(0.5, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = self.layer(x)
-        result: torch.Tensor = self.norm(hidden) + hidden.sigmoid()
-        return result
-
-
 def _classifier() -> Sequential:
     return Sequential(Conv2d(2, 4, 3), ReLU(), MaxPool2d(2), Flatten(), Linear(16, 5))
 
@@ -247,7 +231,8 @@ CASES: list[Case] = [
         nn_case("int_shared/one_input_of_two_layers", _Two, randn(3, 12)),
         nn_case("int_shared/difference_around_layer", _Difference, randn(3, 12)),
         nn_case("int_shared/logits_and_sigmoid", _Logits, randn(1, 4, 5, 5)),
-        nn_case("int_shared/norm_beside_reader", _NormBesideReader, randn(1, 3, 6, 7)),
+        nn_case("int_shared/norm_beside_reader",
+                lambda: NormBesideReader(Conv2d(3, 4, 3), BatchNorm2d(4)), randn(1, 3, 6, 7)),
     ),
     *on(
         WEIGHTS_ASIDE,

@@ -15,15 +15,25 @@ _BIAS_OF_TWO_USES = (
     "Workaround: a copy of the layer for each use."
 )
 
+FOLDED_NORM = (
+    "prepare_pt2e folds a batch norm into the layer before it (_fuse_conv_bn_ and "
+    "_fuse_linear_bn_ in torchao/quantization/pt2e/utils.py) without asking who else reads the "
+    "layer: other readers get the normalized values. "
+    "Workaround: normalize `hidden.clone()`."
+)
+FILTERED_CONVOLUTION = (
+    "XNNPACKQuantizer asks its filter for weights and bias of a convolution, too "
+    "(_do_annotate_conv). These nodes have no module, so set_module_type and set_module_name "
+    "never quantize a convolution. Workaround: "
+    "`set_operator_type(torch.ops.aten.conv2d.default, config)`."
+)
+
 LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8+layer_types",
         case="float_island/*conv*|float_island/*pool2d|float_island/group_norm"
         "|float_island/batch_statistics|float_island/scaled",
-        reason="XNNPACKQuantizer asks its filter for weights and bias of a convolution, too "
-        "(_do_annotate_conv). These nodes have no module, so set_module_type and set_module_name "
-        "never quantize a convolution. Workaround: "
-        "`set_operator_type(torch.ops.aten.conv2d.default, config)`.",
+        reason=FILTERED_CONVOLUTION,
         link=f"{_XNNPACK}quantizer/xnnpack_quantizer_utils.py",
         stage="quantize",
         error="set_module_type(Conv2d) has no effect",
@@ -41,10 +51,7 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="xnnpack:int8*|tosa:int",
         case="int_shared/norm_beside_reader",
-        reason="prepare_pt2e folds a batch norm into the layer before it (_fuse_conv_bn_ and "
-        "_fuse_linear_bn_ in torchao/quantization/pt2e/utils.py) without asking who else reads the "
-        "layer: other readers get the normalized values. "
-        "Workaround: normalize `hidden.clone()`.",
+        reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
         stage="quantize",
         error="changed the module before anything was quantized",

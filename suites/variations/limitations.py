@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.quant.limitations import FILTERED_CONVOLUTION
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -25,10 +26,7 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         case="varied/int_conv2d_*|varied/int_model_classifier",
         target="xnnpack:int8+*layer_types*|xnnpack:int8_dynamic+*layer_types*",
-        reason="XNNPACKQuantizer asks its filter for weights and bias of a convolution, too "
-        "(_do_annotate_conv). These nodes have no module, so set_module_type and set_module_name "
-        "never quantize a convolution. Workaround: "
-        "`set_operator_type(torch.ops.aten.conv2d.default, config)`.",
+        reason=FILTERED_CONVOLUTION,
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/quantizer/"
         "xnnpack_quantizer_utils.py",
         stage="quantize",

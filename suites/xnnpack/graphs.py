@@ -11,19 +11,7 @@ from torch.nn import BatchNorm1d, BatchNorm2d, Conv1d, Conv2d, Linear, Module
 
 from harness import Case
 from suites.build import nn_case, op, randn
-
-
-class _Joined(Module):
-    """A layer, a normalization behind it, and another reader of the layer."""
-
-    def __init__(self, layer: Module, norm: Module) -> None:
-        super().__init__()
-        self.layer, self.norm = layer, norm
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = self.layer(x)
-        result: torch.Tensor = self.norm(hidden) + hidden.sigmoid()
-        return result
+from suites.ops.norm import NormBesideReader
 
 
 class _Padded(Module):
@@ -38,15 +26,6 @@ class _Padded(Module):
         return result
 
 
-def _scrambled(norm: BatchNorm1d | BatchNorm2d) -> Module:
-    """Give a normalization statistics of its own."""
-    with torch.no_grad():
-        for each in (norm.weight, norm.running_mean, norm.running_var):
-            assert each is not None
-            each.uniform_(0.5, 2)
-    return norm.eval()
-
-
 def _padded(name: str, layer: Callable[[], Module], pad: tuple[int, ...], value: float = 0) -> Case:
     spatial = 1 if name.startswith("1d") else 2
     return nn_case(
@@ -58,11 +37,11 @@ def _padded(name: str, layer: Callable[[], Module], pad: tuple[int, ...], value:
 
 _NORM = [
     nn_case("norm_beside_reader/conv2d",
-            lambda: _Joined(Conv2d(3, 4, 3), _scrambled(BatchNorm2d(4))), randn(1, 3, 6, 7)),
+            lambda: NormBesideReader(Conv2d(3, 4, 3), BatchNorm2d(4)), randn(1, 3, 6, 7)),
     nn_case("norm_beside_reader/conv1d",
-            lambda: _Joined(Conv1d(3, 4, 3), _scrambled(BatchNorm1d(4))), randn(1, 3, 9)),
+            lambda: NormBesideReader(Conv1d(3, 4, 3), BatchNorm1d(4)), randn(1, 3, 9)),
     nn_case("norm_beside_reader/linear",
-            lambda: _Joined(Linear(5, 4), _scrambled(BatchNorm1d(4))), randn(3, 5)),
+            lambda: NormBesideReader(Linear(5, 4), BatchNorm1d(4)), randn(3, 5)),
 ]  # fmt: skip
 _CAT = [
     # XNNPACK concatenates at most five tensors; a pass divides more.

@@ -11,6 +11,7 @@ import click
 
 from harness.cli.common import ABOVE_ZERO, RUNS
 from harness.cli.coverage.affected import find_recorded_run, select_affected_cells
+from harness.record.target import suite_file
 
 _RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
 
@@ -131,7 +132,7 @@ def affected(change: str, folder: Path | None, minutes: float | None) -> None:
     """
     shown, _ = select_affected_cells(change, folder, minutes)
     for cell in shown:
-        click.echo(f"{cell.suite.replace('.', '/')}.py::{cell.id}")
+        click.echo(f"{suite_file(cell.suite)}::{cell.id}")
     sys.exit(0 if shown else 1)
 
 

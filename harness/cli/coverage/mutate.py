@@ -16,6 +16,7 @@ from harness.cli.coverage.affected import find_recorded_run
 
 if TYPE_CHECKING:
     from harness.coverage.mutation.mutant import Campaign, MutantResult
+    from harness.coverage.summary import CoverageSummary
 
 _UNKNOWN_SECONDS = 30.0  # for the time limit of cells that no run has
 _RUN = click.option(
@@ -104,15 +105,13 @@ def run(
         open_campaign,
     )
     from harness.coverage.mutation.reviews import read_reviews
-    from harness.coverage.unexecuted import load_summary
     from harness.record.folder import load
     from harness.record.host import available_cores
     from reports.comparison.gate.pair import describe_refusal
     from reports.mutation import terminal, views
 
     folder = folder or find_recorded_run()
-    _check_installation(folder)
-    summary = load_summary(folder)
+    summary = _load_summary(folder)
     records = select_cells(target, load(folder).cells, summary)
     out = find_campaign_folder(folder, target)
     console = Console(stderr=True)
@@ -125,7 +124,8 @@ def run(
             files=pool.files,
             reviews=read_reviews(SUITES),
         )
-        results = open_campaign(out, info).results
+        campaign = open_campaign(out, info)
+        results = campaign.results
         chosen = draw_sample(pool.select(files), sample, seed)
         left = [each for each in chosen if each.id not in results]
         for each in chosen if not files else ():  # judged when only some files were mutated
@@ -152,7 +152,7 @@ def run(
                 append_result(out, result)
                 results[result.mutant.id] = result
                 progress.advance(bar)
-                if result.outcome in views.SURVIVED and not info.find_review(result.mutant):
+                if views.is_survivor(result, campaign):
                     line = terminal.describe(result)
                     progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
     judged = {
@@ -164,7 +164,8 @@ def run(
     terminal.render([shown], Console(), limit=10)
     if len(judged) < len(chosen):
         click.echo(f"{len(chosen) - len(judged):,} mutants are not judged; run the command again")
-    if not views.compute_score(shown).judged and not views.compute_score(shown).explained:
+    total = views.compute_score(shown)
+    if not total.judged and not total.explained:
         click.echo("no mutant could be judged", err=True)
         sys.exit(2)
     sys.exit(1 if views.list_survivors(shown) else 0)
@@ -199,21 +200,20 @@ def show(mutant: str, folder: Path | None) -> None:
     """Print a judged mutant: its diff, its result, the cells that execute it, and how to repeat."""
     from harness.coverage.coverage_map import MAP_FILE, CoverageMap
     from harness.coverage.mutation.choose import CellChooser, select_cells
-    from harness.coverage.unexecuted import load_summary
     from harness.coverage.vendor_code import list_vendor_files
     from harness.record.folder import load
     from reports.mutation import terminal
 
     folder = folder or find_recorded_run()
     campaign, result = _find(mutant, folder)
-    _check_installation(folder)
+    summary = _load_summary(folder)
     file = next(file for file in list_vendor_files() if file.name == result.mutant.file)
     click.echo(result.mutant.format_diff(file.path.read_bytes()))
     click.echo(terminal.describe(result))
     if review := campaign.info.find_review(result.mutant):
         click.echo(f"{review.kind}: {review.reason}")
     with CoverageMap(folder / MAP_FILE) as recorded:
-        records = select_cells(campaign.info.target, load(folder).cells, load_summary(folder))
+        records = select_cells(campaign.info.target, load(folder).cells, summary)
         cells, number = CellChooser(recorded, records).choose(result.mutant, 10)
     click.echo(f"\ncells that execute it: {number:,}, the first ones:")
     for cell in cells:
@@ -243,7 +243,6 @@ def attempt(
     from harness.coverage.mutation.campaign import judge_mutants
     from harness.coverage.mutation.choose import CellChooser, select_cells
     from harness.coverage.mutation.mutant import MutantOutcome
-    from harness.coverage.unexecuted import load_summary
     from harness.record.cell import Cell, Status
     from harness.record.folder import load
     from harness.record.target import split_cell_id
@@ -254,15 +253,22 @@ def attempt(
     silence_vendors()
     folder = folder or find_recorded_run()
     campaign, result = _find(mutant, folder)
-    _check_installation(folder)
+    summary = _load_summary(folder)
     wanted = []
     for each in given:
         case, target = split_cell_id(each)
         suite = find_case(suites, case)[1].name
-        cell = Cell(case=case, target=str(target), status=Status.PASSED, suite=suite)
-        wanted.append(structs.replace(cell, seconds=_UNKNOWN_SECONDS))
+        wanted.append(
+            Cell(
+                case=case,
+                target=str(target),
+                status=Status.PASSED,
+                suite=suite,
+                seconds=_UNKNOWN_SECONDS,
+            )
+        )
     with CoverageMap(folder / MAP_FILE) as recorded:
-        records = select_cells(campaign.info.target, load(folder).cells, load_summary(folder))
+        records = select_cells(campaign.info.target, load(folder).cells, summary)
         (judged,) = judge_mutants(
             [result.mutant],
             CellChooser(recorded, records, wanted),
@@ -275,8 +281,7 @@ def attempt(
     click.echo(terminal.describe(judged))
     if judged.outcome is MutantOutcome.INVALID:
         sys.exit(2)
-    survives = judged.outcome in views.SURVIVED and not views.is_explained(judged, campaign)
-    sys.exit(1 if survives else 0)
+    sys.exit(1 if views.is_survivor(judged, campaign) else 0)
 
 
 @mutate.command(short_help="Print mutants that are no longer noticed.")
@@ -305,8 +310,8 @@ def compare(before: Path, after: Path, limit: int) -> None:
     sys.exit(1 if worse else 0)
 
 
-def _check_installation(folder: Path) -> None:
-    """Refuse to mutate code of another version than the recorded one, or without fork.
+def _load_summary(folder: Path) -> CoverageSummary:
+    """Load the summary of a recorded run whose code can be mutated here.
 
     Raises:
         ConformError: the versions differ.
@@ -319,19 +324,17 @@ def _check_installation(folder: Path) -> None:
 
     if not is_supported():
         raise UsageError("conform mutate forks processes that have loaded torch, on Linux only")
-    recorded, installed = (
-        load_summary(folder).packages,
-        find_installed_versions(list_vendor_files()),
-    )
-    if recorded != installed:
+    summary, installed = load_summary(folder), find_installed_versions(list_vendor_files())
+    if summary.packages != installed:
         old, new = (
             ", ".join(f"{name} {version}" for name, version in each.items())
-            for each in (recorded, installed)
+            for each in (summary.packages, installed)
         )
         raise ConformError(
             f"{folder} was recorded with {old}; installed is {new}; record a run with it: "
             "conform coverage record"
         )
+    return summary
 
 
 def _read(folder: Path | None, target: str = "") -> list[Campaign]:

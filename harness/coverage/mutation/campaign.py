@@ -28,6 +28,7 @@ from harness.coverage.mutation.messages import (
 from harness.coverage.mutation.mutant import Mutant, MutantOutcome, MutantResult
 from harness.errors import ConformError, WorkerEnded
 from harness.record.cell import Cell
+from harness.record.target import suite_file
 from harness.workers.fork_server import python_command
 from harness.workers.process import WorkerProcess
 from harness.workers.protocol import Finished, Refused
@@ -89,10 +90,10 @@ def judge_mutants(
     Raises:
         ConformError: a worker process does not start.
     """
-    baseline = _Baseline()
+    baseline, stopped = _Baseline(), threading.Event()
     folder = tempfile.TemporaryDirectory(prefix="conform-")
     folders = [Path(tempfile.mkdtemp(dir=folder.name)) for _ in range(workers)]
-    judges = [_Judge(baseline, compare, suites, each) for each in folders]
+    judges = [_Judge(baseline, stopped, compare, suites, each) for each in folders]
     idle: queue.SimpleQueue[_Judge] = queue.SimpleQueue()
     for each in judges:
         idle.put(each)
@@ -118,7 +119,7 @@ def judge_mutants(
             for future in sorted(done, key=lambda future: future.exception() is not None):
                 yield future.result()
     finally:
-        baseline.close()
+        stopped.set()
         for one in judges:
             one.close()
         pool.shutdown(cancel_futures=True)
@@ -131,9 +132,8 @@ class _Baseline:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._observed: dict[str, _Observation | None] = {}
-        self.is_closed = False
 
-    def get(self, cells: Sequence[Cell], run: Callable[[Sequence[Cell]], _Ended]) -> None:
+    def run_missing(self, cells: Sequence[Cell], run: Callable[[Sequence[Cell]], _Ended]) -> None:
         """Run the cells that did not run yet."""
         missing = [cell for cell in cells if cell.id not in self._observed]
         while missing:
@@ -150,19 +150,28 @@ class _Baseline:
         """Return a cell that ran; None if it is red or ends its process."""
         return self._observed[cell]
 
-    def close(self) -> None:
-        """Let running judges begin no further request."""
-        self.is_closed = True
-
 
 class _Judge:
-    """Judges mutants in a worker process of its own."""
+    """Judges mutants in a worker process of its own.
+
+    Args:
+        baseline: results with the installed code.
+        stopped: set when the campaign ends.
+        compare: the gate.
+        suites: the folder of the suites.
+        folder: an empty folder of its own.
+    """
 
     def __init__(
-        self, baseline: _Baseline, compare: CompareCells, suites: Path, folder: Path
+        self,
+        baseline: _Baseline,
+        stopped: threading.Event,
+        compare: CompareCells,
+        suites: Path,
+        folder: Path,
     ) -> None:
-        self._baseline, self._compare, self._folder = baseline, compare, folder
-        self._root = suites.resolve().parent
+        self._baseline, self._stopped, self._compare = baseline, stopped, compare
+        self._root, self._folder = suites.resolve().parent, folder
         self._process: WorkerProcess[MutationEvent] | None = None
 
     def judge(self, mutant: Mutant, cells: Sequence[Cell], executing: int) -> MutantResult:
@@ -188,7 +197,7 @@ class _Judge:
                 return make_result(MutantOutcome.INVALID, detail=ended.invalid)
             ran, left = left[: len(ended.observed)], left[len(ended.observed) :]
             died = [left.pop(0)] if ended.end and left else []
-            self._baseline.get([*ran, *died], lambda missing: self._run(None, missing))
+            self._baseline.run_missing([*ran, *died], lambda missing: self._run(None, missing))
             seen += [each for each in ended.observed if self._baseline.find(each.cell.id)]
             for cell in died:
                 if self._baseline.find(cell.id):
@@ -240,9 +249,7 @@ class _Judge:
         request = MutationRequest(
             mutant=mutant,
             cells=[
-                CellJob(
-                    str(self._root / f"{cell.suite.replace('.', '/')}.py"), cell.case, cell.target
-                )
+                CellJob(str(self._root / suite_file(cell.suite)), cell.case, cell.target)
                 for cell in cells
             ],
             folder=str(self._folder),
@@ -259,9 +266,9 @@ class _Judge:
         raise ConformError(f"the process that forks {process.end}: {printed}")
 
     def _open_worker(self) -> WorkerProcess[MutationEvent]:
-        if self._process is None and not self._baseline.is_closed:
+        if self._process is None and not self._stopped.is_set():
             self._process = _start_worker(self._folder / "output")
-        if self._process is None or self._baseline.is_closed:
+        if self._process is None or self._stopped.is_set():
             self.close()  # of a worker that started meanwhile
             raise ConformError("the campaign was stopped")
         return self._process

@@ -79,7 +79,7 @@ class FunctionIndex:
                 )
         except SyntaxError as error:
             raise MutantInvalid(f"does not compile: {error}") from error
-        # Functions inside of it may exist already, such as those that a decorator made.
+        # Inner functions exist before the call if a decorator made them at import.
         inner = f"{mutant.function}.<locals>."
         codes = [
             code

@@ -5,13 +5,13 @@ This process executes no program, so that it has one thread and can be forked.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import hashlib
 import os
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import torch
@@ -35,11 +35,12 @@ from harness.record.cell import Cell, Status
 from harness.record.target import Target
 from harness.session.discovery import Suite, load_suite
 from harness.vendors.quiet import silence_vendors
+from harness.workers.fork_server import end_with_parent
 from harness.workers.process import describe_exit
 from harness.workers.protocol import Finished
 from harness.workers.served import Send
 
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_FoundCase: TypeAlias = tuple[Case, Suite]
 _WARM_UP = Case("warm_up", lambda: (torch.nn.Linear(4, 4).eval(), (torch.randn(2, 4),)))
 
 
@@ -68,18 +69,15 @@ class _Forks:
 
     def run(self, request: MutationRequest, send: Send) -> None:
         """Run the cells of a request, and send how the process ended."""
-        suites = [self._load(job) for job in request.cells]
+        found = [self._find_case(job) for job in request.cells]
         self._warm_up(job.target for job in request.cells)
         self._index.update(request.mutant)
         parent = os.getpid()
         if (pid := os.fork()) == 0:
             code = 1
             try:
-                # A stopped campaign ends its workers, whose own end must end this process.
-                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                if os.getppid() != parent:
-                    os._exit(code)
-                self._run_cells(request, suites, send)
+                end_with_parent(parent)  # a stopped campaign ends its workers
+                self._run_cells(request, found, send)
                 code = 0
             finally:
                 os._exit(code)
@@ -89,16 +87,16 @@ class _Forks:
             end = f"did not end in {request.cell_timeout:g} s"
         send(Finished(end.encode()))
 
-    def _load(self, job: CellJob) -> Suite | None:
-        """Load the suite of a cell; None if it does not load, or no longer has the case."""
+    def _find_case(self, job: CellJob) -> _FoundCase | None:
+        """Find the case of a cell; None if its suite does not load, or no longer has it."""
         try:
             suite = self._load_suite(job.suite)
         except (ConformError, OSError):
             return None
-        return suite if any(case.name == job.case for case in suite.cases) else None
+        return next(((case, suite) for case in suite.cases if case.name == job.case), None)
 
     def _run_cells(
-        self, request: MutationRequest, suites: Iterable[Suite | None], send: Send
+        self, request: MutationRequest, found: Iterable[_FoundCase | None], send: Send
     ) -> None:
         if request.mutant is not None:
             try:
@@ -106,13 +104,14 @@ class _Forks:
             except Exception as error:  # such as a file that is another one now
                 send(InvalidMutant(describe(error)))
                 return
-        for job, suite in zip(request.cells, suites, strict=True):
+        program = Path(request.folder) / "program.pte"
+        for job, each in zip(request.cells, found, strict=True):
             # Its default action ends the process, also in native code.
             signal.setitimer(signal.ITIMER_REAL, request.cell_timeout)
-            observed = _run_cell(job, suite, request.seed, Path(request.folder) / "program.pte")
+            event, is_red = _run_cell(job, each, request.seed, program)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            send(observed[0])
-            if observed[1] and request.mutant is not None:
+            send(event)
+            if is_red and request.mutant is not None:
                 return
 
     def _warm_up(self, targets: Iterable[str]) -> None:
@@ -125,21 +124,21 @@ class _Forks:
 
 
 def _run_cell(
-    job: CellJob, suite: Suite | None, seed: int, program: Path
+    job: CellJob, found: _FoundCase | None, seed: int, program: Path
 ) -> tuple[CellObserved, bool]:
     """Run a cell; return the event to send, and whether the cell is red.
 
     Args:
         job: the cell.
-        suite: its suite; None if it has none.
+        found: its case and suite; None if there is no such case.
         seed: run seed.
         program: a file for its program, which is removed again.
     """
-    if suite is None:
+    if found is None:
         error = f"{job.suite} does not load, or has no such case"
         lost = Cell(case=job.case, target=job.target, status=Status.FAILED, error=error)
         return CellObserved(lost.to_json(), ""), True
-    case = next(case for case in suite.cases if case.name == job.case)
+    case, suite = found
     cell = run_cell(
         case,
         Target.parse(job.target),

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from harness.record.target import suite_file
 from reports import text
 from reports.comparison.diff import Change, ChangeKind
 from reports.comparison.gate.judge import Judgement
@@ -68,7 +69,7 @@ def _change(change: Change, policy: str) -> dict[str, Any]:
     suite = change.cell.suite
     # Only a valid module name becomes a path; a record may contain anything.
     module = suite if suite and all(part.isidentifier() for part in suite.split(".")) else ""
-    where = f"{module.replace('.', '/')}.py" if module else policy
+    where = suite_file(module) if module else policy
     message = f"{name}: {change.kind.label}: {detail}. Run it again: {change.cell.repro}"
     made = _result(change.kind.value, text.line(message, 1_500), where, name)
     severity = change.cell.severity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.quant.limitations import FOLDED_NORM
 
 _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 _PULL = "https://github.com/pytorch/executorch/pull/"
@@ -28,10 +29,7 @@ TOSA_INT: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="_native_batch_norm_legit_no_training/beside_a_reader",
-        reason="prepare_pt2e folds a batch norm into the layer before it (_fuse_conv_bn_ and "
-        "_fuse_linear_bn_ in torchao/quantization/pt2e/utils.py) without asking who else reads the "
-        "layer: other readers get the normalized values. "
-        "Workaround: normalize `hidden.clone()`.",
+        reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
         stage="quantize",
         error="changed the module before anything was quantized",

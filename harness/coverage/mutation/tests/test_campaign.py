@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def judge(run: Run, refused: str = "") -> MutantResult:
     """Judge a mutant whose cells run as a function says."""
     one = _Judge(
         _Baseline(),
+        threading.Event(),
         lambda before, after: refused if after.case == "b" else "",
         Path("suites"),
         Path(),
@@ -128,7 +130,7 @@ def test_an_invalid_mutant_runs_no_cell() -> None:
 
 @pytest.mark.nightly
 def test_a_worker_observes_installed_code_mutants_hangs_and_deaths(tmp_path: Path) -> None:
-    one = _Judge(_Baseline(), lambda before, after: "", Path("suites"), tmp_path)
+    one = _Judge(_Baseline(), threading.Event(), lambda before, after: "", Path("suites"), tmp_path)
     cells = [
         make_cell("exp/2d", suite="suites.ops.unary"),
         make_cell("abs/2d", suite="suites.ops.unary"),
