@@ -10,9 +10,15 @@ from .execution.execute import (
 )
 from .execution.kernels import (
     AtenKernels as AtenKernels,
+    KernelHandle as KernelHandle,
+    Kernels as Kernels,
+    ReferenceKernels as ReferenceKernels,
     RuntimeKernels as RuntimeKernels,
 )
-from .execution.operators import op_name as op_name
+from .execution.operators import (
+    find_missing_kernels as find_missing_kernels,
+    op_name as op_name,
+)
 from .execution.program import (
     DelegatePayload as DelegatePayload,
     Program as Program,
@@ -30,6 +36,7 @@ from .model.backend import (
     KnowsIssues as KnowsIssues,
     KnowsLimitations as KnowsLimitations,
     LoadsDelegates as LoadsDelegates,
+    LoadsKernels as LoadsKernels,
     LoweringCode as LoweringCode,
     NamesLoweringCode as NamesLoweringCode,
     OffersPasses as OffersPasses,
@@ -40,6 +47,7 @@ from .model.backend import (
     past_defects as past_defects,
     report_defect as report_defect,
 )
+from .model.fallbacks import is_conversion as is_conversion
 from .model.precision import Precision as Precision
 from .model.recipe import (
     KnownPass as KnownPass,
@@ -47,6 +55,7 @@ from .model.recipe import (
     Recipe as Recipe,
     Script as Script,
     find_calibration_problem as find_calibration_problem,
+    make_program_pass as make_program_pass,
 )
 from .model.variations.setting import (
     Setting as Setting,

@@ -41,7 +41,7 @@ class CellOutcome(enum.Enum):
                 return cls.VACUOUS
             if cell.is_degraded:
                 return cls.DEGRADED
-            if cell.delegation.delegates == 0:
+            if cell.delegation.is_empty:
                 return cls.UNDELEGATED
         return cls(cell.status.value)
 

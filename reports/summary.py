@@ -198,7 +198,7 @@ class DelegationTotals:
     def add(self, taken: Delegation) -> None:
         """Count one lowered cell."""
         self.cells += 1
-        self.undelegated_cells += taken.delegates == 0
+        self.undelegated_cells += taken.is_empty
         self.delegates += taken.delegates
         self.delegated_nodes += taken.delegated_nodes
         self.undelegated_nodes += taken.undelegated_nodes

@@ -140,7 +140,7 @@ def fallbacks(folder: Path | None, suites: Path, write: bool) -> None:
 
     cells = load_run(folder).cells
     if not write:
-        delegating = {cell.target for cell in cells if cell.delegation.delegates}
+        delegating = {cell.target for cell in cells if not cell.delegation.is_empty}
         for cell in cells:
             left = count_fallbacks(cell.delegation)
             if left and cell.target in delegating:

@@ -6,6 +6,7 @@ operator and argument declarations. The runtime loads this program once and exec
 interpreter's memory. A fallback node therefore has the vendor's numerics and errors; if the runtime
 lacks the kernel, the program is rejected, as the runtime rejects it (error 0x14).
 :class:`AtenKernels` uses ATen's out-variants, whether the runtime has the kernel or not.
+:class:`ReferenceKernels` uses a vendor's implementations in Python of its own operators.
 
 Operators that compute sizes or alias memory have no numerics: both use torch's implementation.
 """
@@ -13,7 +14,7 @@ Operators that compute sizes or alias memory have no numerics: both use torch's 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,8 +22,13 @@ from executorch.exir import schema
 
 from harness.errors import MissingKernels, ProgramError
 from harness.execution.native.kernel_call import NativeKernelCall
-from harness.execution.operators import find_missing_kernels, is_dynamic, resolve_operator
-from harness.execution.program import Program
+from harness.execution.operators import (
+    find_missing_kernels,
+    is_dynamic,
+    kernel_name,
+    resolve_operator,
+)
+from harness.execution.program import Program, TensorSpec
 from harness.execution.validation import torch_dtype
 from harness.vendors.torch import OpOverload
 
@@ -64,8 +70,36 @@ class AtenKernels:
         return functools.partial(_call_aten, kernel, dynamic)
 
 
+class ReferenceKernels:
+    """The implementations in Python that a vendor registers with torch for its own operators.
+
+    Programs call the out-variant of an operator; these implementations are of the functional one.
+    """
+
+    def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
+        """See :class:`Kernels`."""
+        operator = program.plan.operators[call.op_index]
+        out_variant = resolve_operator(operator.name, operator.overload)
+        functional = resolve_operator(operator.name, "default")
+        if out_variant is None or functional is None:
+            raise ProgramError(f"kernel {operator.name} only aliases memory")
+        specs = {
+            place: program.get_tensor_spec(call.args[place])
+            for place, parameter in enumerate(out_variant._schema.arguments)
+            if parameter.is_out
+        }
+        return functools.partial(_call_functional, out_variant, functional, specs)
+
+
 class RuntimeKernels:
-    """The kernels of the ExecuTorch runtime of this host."""
+    """The kernels of the ExecuTorch runtime of this host, and those of further libraries.
+
+    Args:
+        libraries: kernels by the namespace of their operators; used where the runtime lacks them.
+    """
+
+    def __init__(self, libraries: Mapping[str, Kernels] | None = None) -> None:
+        self._libraries = dict(libraries or {})
 
     def load(self, program: Program, call: schema.KernelCall) -> KernelHandle:
         """See :class:`Kernels`.
@@ -73,9 +107,12 @@ class RuntimeKernels:
         Raises:
             MissingKernels: the runtime lacks a kernel of the program, in this call or another one.
         """
-        if missing := find_missing_kernels(program.plan):
-            raise MissingKernels(missing)
+        missing = find_missing_kernels(program.plan)
+        if lacking := [name for name in missing if _get_namespace(name) not in self._libraries]:
+            raise MissingKernels(lacking)
         operator = program.plan.operators[call.op_index]
+        if kernel_name(operator) in missing:
+            return self._libraries[_get_namespace(operator.name)].load(program, call)
         if operator.name.startswith(_SIZE_OPERATORS):
             return AtenKernels().load(program, call)
         return NativeKernelCall(program, call)
@@ -125,6 +162,41 @@ def _call_aten(kernel: OpOverload, dynamic: Sequence[bool], arguments: list[Any]
         raise ProgramError(f"kernel {kernel._schema.name}: {error}") from error
     if len(arguments) > len(parameters) and not any(p.is_out for p in parameters):
         arguments[-1] = result
+
+
+def _call_functional(
+    out_variant: OpOverload,
+    functional: OpOverload,
+    specs: Mapping[int, TensorSpec],
+    arguments: list[Any],
+) -> None:
+    name = functional._schema.name
+    values = {
+        parameter.name: _convert_argument(str(parameter.real_type), given)
+        for parameter, given in zip(out_variant._schema.arguments, arguments, strict=False)
+    }
+    try:
+        result = functional(
+            **{each.name: values[each.name] for each in functional._schema.arguments}
+        )
+    except Exception as error:
+        # Kernels in Python raise any exception.
+        raise ProgramError(f"kernel {name}: {error}") from error
+    results = result if isinstance(result, tuple | list) else (result,)
+    for (place, spec), value in zip(specs.items(), results, strict=True):
+        planned = arguments[place]
+        if spec.is_dynamic:
+            planned.as_strided_(value.shape, spec.compute_strides(value.shape))
+        if (planned.dtype, planned.shape) != (value.dtype, value.shape):
+            raise ProgramError(
+                f"kernel {name} returned {value.dtype}{tuple(value.shape)} for a planned tensor "
+                f"{planned.dtype}{tuple(planned.shape)}"
+            )
+        planned.copy_(value)
+
+
+def _get_namespace(kernel: str) -> str:
+    return kernel.partition("::")[0]
 
 
 def _convert_argument(declared: str, value: Any) -> Any:

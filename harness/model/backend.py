@@ -17,6 +17,7 @@ from harness.record.program_data import Defect
 
 if TYPE_CHECKING:
     from harness.execution.execute import DelegateLoader
+    from harness.execution.kernels import Kernels
     from harness.execution.program import DelegatePayload, Program
     from harness.model.case import Inputs
     from harness.model.known_issues.known_issue import KnownIssue
@@ -199,6 +200,25 @@ class LoadsDelegates(Protocol):
         The program may also have payloads of other delegates.
         """
         ...
+
+
+@runtime_checkable
+class LoadsKernels(Protocol):
+    """A backend that replaces operators by those of its own kernel library, not by delegates."""
+
+    @property
+    def library(self) -> str:
+        """The namespace of its operators in programs, such as ``cortex_m``."""
+        ...
+
+    def kernels(self) -> Kernels:
+        """Return the kernels of the library, for runtimes that lack them."""
+        ...
+
+
+def get_library(backend: Backend) -> str:
+    """Return the namespace of a backend's own operators; empty if it has none."""
+    return backend.library if isinstance(backend, LoadsKernels) else ""
 
 
 @runtime_checkable

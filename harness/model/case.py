@@ -198,6 +198,22 @@ class Built:
         calls, calibration = tree_map(convert, (self.calls, self.calibration))
         return Built(convert_state(self.module, convert), calls, calibration)
 
+    def to_channels_last(self) -> Built:
+        """Return a copy with contiguous 4-d inputs in channels-last memory format.
+
+        Inputs with another layout keep it, because the layout is what their case is about.
+        """
+        import torch
+
+        from harness.vendors.torch import tree_map
+
+        def convert(item: Any) -> Any:
+            is_image = isinstance(item, torch.Tensor) and item.dim() == 4 and item.is_contiguous()
+            return item.contiguous(memory_format=torch.channels_last) if is_image else item
+
+        calls, calibration = tree_map(convert, (self.calls, self.calibration))
+        return Built(self.module, calls, calibration)
+
 
 @dataclass(frozen=True)
 class Case:

@@ -64,12 +64,17 @@ def read_fallbacks(folder: Path) -> FallbacksByCase:
 _REWRITE = f"delete it and write it with conform list fallbacks RUN --write (see {__name__})"
 
 
+def is_conversion(operator: str) -> bool:
+    """Return whether an operator, by its name in reports, quantizes or dequantizes."""
+    return ".quantize_per_" in operator or ".dequantize_per_" in operator
+
+
 def count_fallbacks(delegation: Delegation) -> dict[str, int]:
     """Return the fallback nodes of a lowered program that count, and its delegates if several."""
     found = {
         name: number
         for name, number in delegation.undelegated_ops.items()
-        if ".quantize_per_" not in name and ".dequantize_per_" not in name
+        if not is_conversion(name)
     }
     if delegation.delegates > 1:
         found[DELEGATES] = delegation.delegates
@@ -110,7 +115,7 @@ def update_fallbacks(folder: Path, cells: Iterable[Cell], cases: Iterable[str]) 
     targets = read_fallbacks(folder)
     before = json.dumps(targets)
     lowered = [cell for cell in cells if cell.case in mine and cell.program_bytes]
-    new = {cell.target for cell in lowered if cell.delegation.delegates}
+    new = {cell.target for cell in lowered if not cell.delegation.is_empty}
     for cell in lowered:
         if cell.target not in new | targets.keys():
             continue

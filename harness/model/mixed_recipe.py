@@ -64,6 +64,7 @@ def mix_recipes(recipes: Mapping[str, Recipe]) -> Recipe:
         "/".join(part.name for part in parts),
         mix_precisions([part.precision for part in parts]),
         dtype=parts[0].dtype,
+        channels_last=any(part.channels_last for part in parts),
         quantizer=quantized.quantizer,
         quantize_weights=quantized.quantize_weights,
         partitioners=lambda: [made for part in parts for made in part.partitioners()],

@@ -151,7 +151,7 @@ class KnownPass:
                 f"{describe_installed()} has no pass {self.where} ({error}); leave it out of the "
                 "target, or run another release"
             ) from error
-        return made() if isinstance(made, type) else _as_pass(made)
+        return made() if isinstance(made, type) else make_program_pass(made)
 
     @property
     def is_upstreams(self) -> bool:
@@ -159,7 +159,7 @@ class KnownPass:
         return self.where.startswith(("executorch.", "torch.", "torchao."))
 
 
-def _as_pass(function: Callable[[Any], Any]) -> Any:
+def make_program_pass(function: Callable[[Any], Any]) -> Any:
     """Wrap a function from program to program as a pass of exir."""
     from executorch.exir.pass_base import ExportedProgramPassBase, ExportedProgramPassResult
 
@@ -180,6 +180,8 @@ class Recipe:
         name: the part of the target after the colon.
         precision: the rounding model of the target, from which bounds are derived.
         dtype: name of the floating dtype that module and inputs are cast to.
+        channels_last: whether contiguous 4-d inputs are converted to channels-last memory format,
+            for a backend that takes convolutions in that layout only.
         quantizer: makes a PT2E quantizer; None for no quantization.
         qat: prepare for quantization-aware training, with ``prepare_qat_pt2e``; nothing is trained.
         quantize_weights: quantizes the weights of the module before export, in place or not.
@@ -214,6 +216,7 @@ class Recipe:
     name: str
     precision: Precision
     dtype: str = "float32"
+    channels_last: bool = False
     quantizer: Callable[[], Any] | None = None
     qat: bool = False
     quantize_weights: Callable[[torch.nn.Module], torch.nn.Module] | None = None

@@ -22,6 +22,7 @@ from harness.model.backend import (
     KnowsIssues,
     KnowsLimitations,
     LoadsDelegates,
+    LoadsKernels,
     MissingBackend,
     SelectsTargets,
 )
@@ -32,6 +33,7 @@ from harness.record.run import BackendState
 from harness.record.target import SEVERAL, Target, is_target, matches_any_glob, matches_target
 
 if TYPE_CHECKING:
+    from harness.execution.kernels import Kernels
     from harness.model.case import Case
     from harness.model.known_issues.known_issue import KnownIssue
     from harness.model.limitation import Limitation
@@ -72,6 +74,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
+    "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8", "int8_m4")),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 
@@ -206,8 +209,6 @@ def _like(target: Target) -> tuple[str, ...]:
 
     Cases with an exporter are excluded: an exporter makes programs for the backends that it names.
     """
-    if target.backend in BUILT_IN:
-        return ()
     known = backend(target.backend).recipes.get(target.recipe)
     return () if known is None else known.like
 
@@ -282,6 +283,12 @@ def backends_by_delegate() -> dict[str, Backend]:
         if isinstance(one, LoadsDelegates | DescribesPayloads):
             found.setdefault(one.delegate, one)
     return found
+
+
+def kernel_libraries() -> dict[str, Kernels]:
+    """Return the kernels of backends with their own library, by the namespace of its operators."""
+    found = map(backend, names())
+    return {one.library: one.kernels() for one in found if isinstance(one, LoadsKernels)}
 
 
 def recipe(target: Target, of: Backend | None = None) -> Recipe:

@@ -308,7 +308,7 @@ class CellRun:
             options.on_lowered(self.record(CellEnding(Status.LOWERED), sum(self.stages.values())))
         must_delegate = options.require_delegation or recipe.require_delegation
         problem = tester.case.find_lost_delegation(tester.target, self.delegation)
-        if must_delegate and not self.delegation.delegates:
+        if must_delegate and self.delegation.is_empty:
             problem = "nothing was delegated, and the target requires delegation"
         if problem is not None:
             return CellEnding(Status.FAILED, "lower", problem)

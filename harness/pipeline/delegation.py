@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import torch
+from executorch.exir import memory
 from executorch.exir.delegate import executorch_call_delegate
 from executorch.exir.lowered_backend_module import LoweredBackendModule
 from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
+from harness.model.fallbacks import is_conversion
 from harness.pipeline.explain.rejections import ExplainFallback
 from harness.record.cell import Delegation
 
@@ -24,25 +26,33 @@ def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
                 yield getattr(graph_module, node.args[0].target)
 
 
-def count_delegation(program: ExportedProgram, why: ExplainFallback | None = None) -> Delegation:
+def count_delegation(
+    program: ExportedProgram, why: ExplainFallback | None = None, library: str = ""
+) -> Delegation:
     """Count the delegates of a lowered program and the edge operators inside and outside of them.
 
-    ``getitem`` and delegate calls are not operators. Delegated nodes are counted in the module
-    that the partitioner cut out, before the backend's passes rewrote it.
+    ``getitem``, delegate calls and allocations of scratch memory are not operators. Delegated nodes
+    are counted in the module that the partitioner cut out, before the backend's passes rewrote it.
+    Kernels of the backend's library count as delegated, except those that quantize and dequantize:
+    they are left where everything between them runs on portable kernels.
 
     Args:
         program: the lowered program, before ``to_executorch``.
         why: explains fallback nodes.
+        library: namespace of the operators whose kernels are the backend's own; empty for none.
     """
     outside: Counter[str] = Counter()
+    inside: Counter[str] = Counter()
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for graph_module in graph_modules(program.graph_module):
         for node in filter(_is_operator, graph_module.graph.nodes):
             name = op_name(node.target)
+            if library and name.startswith(f"{library}.") and not is_conversion(name):
+                inside[name] += 1
+                continue
             outside[name] += 1
             if why is not None and (reason := why(node)) is not None:
                 reasons[name][reason] += 1
-    inside: Counter[str] = Counter()
     delegates = 0
     for lowered in lowered_modules(program):
         delegates += 1
@@ -67,6 +77,7 @@ def _is_operator(node: torch.fx.Node) -> bool:
         node.op == "call_function"
         and node.target is not operator.getitem
         and node.target is not executorch_call_delegate
+        and node.target is not memory.alloc
     )
 
 

@@ -23,7 +23,7 @@ from harness.errors import ConflictingOptions, StageOrderError
 from harness.execution.interface import Interface
 from harness.execution.program import Program
 from harness.model import registry
-from harness.model.backend import Backend
+from harness.model.backend import Backend, get_library
 from harness.model.case import Built, CallInputs, Case
 from harness.model.copies import copy_module
 from harness.model.recipe import Lowered, Recipe
@@ -108,7 +108,8 @@ class Tester(ExecutionStages, GraphChecks):
         self.intermediates: list[Intermediate] = []
         self.quality: Quality | None = None
         with self._stage("build"):
-            self.built: Built = case.make(seed).cast(self.recipe.dtype)
+            built = case.make(seed).cast(self.recipe.dtype)
+            self.built: Built = built.to_channels_last() if self.recipe.channels_last else built
         self._alteration_check = AlterationCheck(self.built)
 
     # Stages, in order.
@@ -282,7 +283,7 @@ class Tester(ExecutionStages, GraphChecks):
             lowered = manager.exported_program()
             # Count before to_executorch, which rewrites the lowered graph into out-variants.
             interface = Interface.from_export(exported.program, lowered.graph_signature)
-            counted = delegation.count_delegation(lowered, why)
+            counted = delegation.count_delegation(lowered, why, get_library(self.backend))
             rewriting = None if recorder is None else recorder.rewrite
             partitioned = LowerArtifact(manager, counted, interface, rewriting)
             self._artifacts.put("lower", partitioned)

@@ -180,7 +180,7 @@ def format_red_cell(cell: Cell, verbose: int) -> str:
     severity = f", {cell.severity.value}" if cell.severity is not None else ""
     lines = [f"{cell.id}: {cell.status.value}{severity}{where}", f"  {cell.error}"]
     delegation = cell.delegation
-    if delegation.delegates or delegation.undelegated_ops:
+    if not delegation.is_empty or delegation.undelegated_ops:
         fallback = ", ".join(delegation.undelegated_ops) or "none"
         lines.append(f"  {delegation.delegates} delegates, fallback nodes: {fallback}")
     if cell.traceback and verbose > 0:

@@ -71,9 +71,10 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     """How the partitioner divided a program into delegated and fallback nodes.
 
     Nodes are calls in the edge dialect, counted once each after lowering; reading a tuple element
-    is not a call. ``delegated_ops`` and ``undelegated_ops`` map an operator's name to its number of
-    calls. ``reasons`` maps a fallback operator to the partitioner's reasons, each with the number
-    of calls it applies to; an operator without a stated reason has no entry.
+    is not a call. Calls of the kernels of a backend's own library count as delegated.
+    ``delegated_ops`` and ``undelegated_ops`` map an operator's name to its number of calls.
+    ``reasons`` maps a fallback operator to the partitioner's reasons, each with the number of calls
+    it applies to; an operator without a stated reason has no entry.
     """
 
     delegates: int = 0
@@ -82,6 +83,11 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     delegated_ops: dict[str, int] = {}
     undelegated_ops: dict[str, int] = {}
     reasons: dict[str, dict[str, int]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the backend took no node, as a delegate or by a kernel of its own library."""
+        return not (self.delegates or self.delegated_nodes)
 
 
 class Numerics(msgspec.Struct, frozen=True, kw_only=True):
@@ -334,7 +340,7 @@ class Cell(msgspec.Struct, kw_only=True):
     @property
     def nothing_delegated(self) -> bool:
         """Whether the cell executed and the backend took no node."""
-        return self.runtime != "none" and self.delegation.delegates == 0
+        return self.runtime != "none" and self.delegation.is_empty
 
     @property
     def is_degraded(self) -> bool:

@@ -268,7 +268,7 @@ UNSUPPORTED, REQUIREMENT = "unsupported", "requirement"
 
 def _find_unmet_requirement(tester: Tester) -> str | None:
     """Return the requirement of its recipe that a lowered program does not meet, or None."""
-    if tester.recipe.require_delegation and not tester.delegation.delegates:
+    if tester.recipe.require_delegation and tester.delegation.is_empty:
         return "nothing was delegated, and the target requires delegation"
     with tester.attribute_errors("lower"):
         return tester.recipe.verify(tester.serialized) if tester.recipe.verify is not None else None

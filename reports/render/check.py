@@ -143,7 +143,7 @@ def _print_fallback_nodes(cells: Sequence[Cell], out: Console) -> None:
         nodes = text.count(cell.delegation.undelegated_nodes, "node")
         out.print(safe_text(cell.target, "bold"), safe_text(nodes))
         reasons = facts.reasons(cell)
-        if not cell.delegation.delegates and len(reasons) == 1:
+        if cell.delegation.is_empty and len(reasons) == 1:
             out.print(_indent(safe_text(f"all of them: {text.line(reasons[0][0], _REASON)}")))
             continue
         for reason, ops in reasons:

@@ -48,7 +48,7 @@ def _counts(total: Totals) -> dict[str, Any]:
 def coverage(run: Run) -> Frame:
     """A row per op and target with cells of it, with a count of each outcome.
 
-    ``delegated`` counts cells with at least one delegate, ``delegated_nodes`` and
+    ``delegated`` counts cells with at least one delegated node, ``delegated_nodes`` and
     ``undelegated_nodes`` the calls in them; the other columns are as in :func:`totals`.
     """
     groups: dict[tuple[str, str], list[CellRow]] = {}
@@ -62,7 +62,7 @@ def coverage(run: Run) -> Frame:
             "op": op,
             "target": target,
             **_counts(total),
-            "delegated": sum(each.delegates > 0 for each in taken),
+            "delegated": sum(not each.is_empty for each in taken),
             "delegated_nodes": sum(each.delegated_nodes for each in taken),
             "undelegated_nodes": sum(each.undelegated_nodes for each in taken),
         })  # fmt: skip

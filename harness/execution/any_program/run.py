@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from executorch.exir import schema
 
@@ -15,9 +15,10 @@ from harness.execution.any_program.delegate_runtimes import (
     require_runtimes,
 )
 from harness.execution.execute import DelegateLoader, Interpreter, OutputValue, run_native
-from harness.execution.kernels import RuntimeKernels
+from harness.execution.kernels import Kernels, RuntimeKernels
 from harness.execution.operators import find_missing_kernels
 from harness.execution.program import Program
+from harness.model import registry
 from harness.model.backend import Execution
 from harness.model.case import Inputs
 from harness.vendors.executorch import PTEFile
@@ -100,7 +101,7 @@ def run_method(
         ProgramError: this host cannot execute it, it fails, or it ends the child process.
     """
     require_runtimes(_list_delegates(parsed.plan))
-    if missing := find_missing_kernels(parsed.plan):
+    if missing := _find_missing(parsed.plan):
         raise ProgramError(
             f"the runtime has no kernel {', '.join(missing)}, which the program calls"
         )
@@ -118,12 +119,23 @@ def run_in_this_process(program: bytes, calls: Sequence[Inputs], method: str) ->
     parsed = Program(container.read(program), method)
     executors = require_runtimes(_list_delegates(parsed.plan))
     runtimes = {one.runtime for one in executors.values()}
+    libraries: Mapping[str, Kernels] = {}
+    if find_missing_kernels(parsed.plan):
+        libraries = registry.kernel_libraries()
+        runtimes.add("reference")
     if runtimes <= {"native"}:
         return Execution(run_native(program, calls, method), "native")
     loaders = {delegate: _create_loader(parsed, one) for delegate, one in executors.items()}
-    interpreter = Interpreter(parsed, loaders, RuntimeKernels())
+    interpreter = Interpreter(parsed, loaders, RuntimeKernels(libraries))
     outputs = [interpreter(inputs) for inputs in calls]
     return Execution(outputs, max(runtimes, key=RUNTIMES.index))
+
+
+def _find_missing(plan: schema.ExecutionPlan) -> list[str]:
+    """List the kernels of a plan that neither the runtime nor a backend's library has."""
+    missing = find_missing_kernels(plan)
+    libraries = registry.kernel_libraries() if missing else {}
+    return [name for name in missing if name.partition("::")[0] not in libraries]
 
 
 def _list_delegates(plan: schema.ExecutionPlan) -> list[str]:

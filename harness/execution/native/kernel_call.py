@@ -13,6 +13,7 @@ from executorch.exir.tensor import stride_from_dim_order
 
 from harness.errors import ProgramError
 from harness.execution.native.loaded_plan import LoadedPlan, clear_allocation, to_shareable
+from harness.execution.native.runtime_log import capture_runtime_log
 from harness.execution.operators import is_dynamic, kernel_name, resolve_operator
 from harness.execution.program import Program
 from harness.execution.validation import INDEX_LISTS
@@ -82,10 +83,13 @@ class NativeKernelCall:
                 del self._loaded[next(iter(self._loaded))]
             self._loaded[key] = self._load(numbers)
         execute, inputs = self._loaded[key]
+        given = [to_shareable(current[index]) for index in inputs]
         try:
-            results = execute([to_shareable(current[index]) for index in inputs])
+            results = execute(given)
         except RuntimeError as error:
-            raise ProgramError(f"kernel {kernel_name(self._operator)}: {error}") from error
+            log = capture_runtime_log(lambda: execute(given))
+            says = f"; the runtime says: {log}" if log else ""
+            raise ProgramError(f"kernel {kernel_name(self._operator)}: {error}{says}") from error
         for index, result in zip(self._resized, results, strict=False):
             strides = stride_from_dim_order(list(result.shape), self._declared[index].dim_order)
             current[index].as_strided_(result.shape, strides).copy_(result)

@@ -74,7 +74,7 @@ def test_sums_that_are_left_to_the_runtime_are_in_the_dtype(
 def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the portable backend delegates."""
     monkeypatch.setattr(
-        delegation, "count_delegation", lambda program, why: Delegation(delegates=1)
+        delegation, "count_delegation", lambda program, why, library: Delegation(delegates=1)
     )
 
 

@@ -73,6 +73,10 @@ def find_regressions(
             yield from _time(before.seconds, after.seconds, limits)
 
 
+def _delegates_any(facts: CellFacts) -> bool:
+    return bool(facts.delegates or facts.delegated_ops)
+
+
 def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iterator[Regression]:
     fallen = {
         op: number - after.delegated_ops.get(op, 0)
@@ -84,7 +88,7 @@ def _delegation(before: CellFacts, after: CellFacts, limits: Thresholds) -> Iter
         for op, number in after.undelegated_ops.items()
         if number > before.undelegated_ops.get(op, 0)
     }
-    nothing = before.delegates > 0 and after.delegates == 0
+    nothing = _delegates_any(before) and not _delegates_any(after)
     # An op that the graph no longer has, or that became other delegated ops, is not lost: there
     # must be a new fallback node.
     if (fallen and left) or nothing:
