@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.backend_api import ReferenceKernels
+from harness.vendors.torch import TorchDispatchMode
 
 if TYPE_CHECKING:
     from executorch.exir import schema

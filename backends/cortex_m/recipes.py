@@ -13,7 +13,6 @@ from harness.backend_api import (
     find_calibration_problem,
     is_conversion,
     make_program_pass,
-    op_name,
 )
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
 
     The quantizer only logs why it rejects a pattern.
     """
+    from harness.backend_api import op_name
+
     name = op_name(node.target)
     if is_conversion(name):
         return "at the border between int8 kernels and float operators"
@@ -85,6 +86,8 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
 def _list_quantized_operators() -> frozenset[str]:
     """List the operators that the quantizer takes in some form, by their names in reports."""
     from executorch.backends.cortex_m.quantizer import quantizer_support as support
+
+    from harness.backend_api import op_name
 
     patterns = support.CORTEX_M_QUANTIZER_SUPPORT_DICT
     names = {op_name(operator) for pattern in patterns for operator in pattern}

@@ -30,17 +30,18 @@ USERS = [
 ]  # fmt: skip
 AUTHORS = [
     "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "CanEmulate",
-    "ChildProcess", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
-    "DelegatePayload", "DescribesPayloads", "Encoding", "Execution", "GENERIC_SEMANTICS",
-    "InspectedCell", "InspectsCells", "Interpreter", "KnownPass", "KnowsIssues",
-    "KnowsLimitations", "LoadsDelegates", "Lowered", "LoweringCode", "MemoryMeter", "MxProduct",
-    "NamesLoweringCode", "OffersPasses",
-    "OffersSettings", "OperatorSemantics", "PayloadConstants", "Precision", "Program",
-    "QuantizedMatmul", "Recipe", "ReportsConstants", "RuntimeKernels", "Script",
-    "SelectsTargets", "Setting", "Specimen", "describe", "describe_installed",
-    "describe_unverified", "find_calibration_problem", "has_module", "installed_version",
-    "is_sped_up", "list_native_backends", "make_quantizer_setting", "op_name", "past_defects",
-    "report_defect", "run_native", "torch_dtype",
+    "ChildProcess", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader", "DelegatePayload",
+    "DescribesPayloads", "Encoding", "Execution", "GENERIC_SEMANTICS", "InspectedCell",
+    "InspectsCells", "Interpreter", "KernelHandle", "Kernels", "KnownPass", "KnowsIssues",
+    "KnowsLimitations", "LoadsDelegates", "LoadsKernels", "Lowered", "LoweringCode",
+    "MemoryMeter", "MxProduct", "NamesLoweringCode", "OffersPasses", "OffersSettings",
+    "OperatorSemantics", "PayloadConstants", "Precision", "Program", "QuantizedMatmul", "Recipe",
+    "ReferenceKernels", "ReportsConstants", "RuntimeKernels", "Script", "SelectsTargets",
+    "Setting", "Specimen", "describe", "describe_installed", "describe_unverified",
+    "find_calibration_problem", "find_missing_kernels", "has_module", "installed_version",
+    "is_conversion", "is_sped_up", "list_native_backends", "make_program_pass",
+    "make_quantizer_setting", "op_name", "past_defects", "report_defect", "run_native",
+    "torch_dtype",
 ]  # fmt: skip
 
 
