@@ -10,7 +10,6 @@ from .execution.execute import (
 )
 from .execution.kernels import (
     AtenKernels as AtenKernels,
-    KernelHandle as KernelHandle,
     Kernels as Kernels,
     ReferenceKernels as ReferenceKernels,
     RuntimeKernels as RuntimeKernels,

@@ -13,7 +13,8 @@ from harness.vendors.torch import TorchDispatchMode
 if TYPE_CHECKING:
     from executorch.exir import schema
 
-    from harness.backend_api import KernelHandle, Program
+    from harness.backend_api import Program
+    from harness.execution.kernels import KernelHandle
 
 
 class CortexMKernels:

@@ -32,7 +32,7 @@ AUTHORS = [
     "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "CanEmulate",
     "ChildProcess", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader", "DelegatePayload",
     "DescribesPayloads", "Encoding", "Execution", "GENERIC_SEMANTICS", "InspectedCell",
-    "InspectsCells", "Interpreter", "KernelHandle", "Kernels", "KnownPass", "KnowsIssues",
+    "InspectsCells", "Interpreter", "Kernels", "KnownPass", "KnowsIssues",
     "KnowsLimitations", "LoadsDelegates", "LoadsKernels", "Lowered", "LoweringCode",
     "MemoryMeter", "MxProduct", "NamesLoweringCode", "OffersPasses", "OffersSettings",
     "OperatorSemantics", "PayloadConstants", "Precision", "Program", "QuantizedMatmul", "Recipe",
