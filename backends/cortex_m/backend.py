@@ -65,9 +65,9 @@ class CortexM:
         # The module of the operators cannot be imported first: its imports are circular.
         import executorch.backends.cortex_m.passes.cortex_m_pass_manager  # noqa: F401
 
-        from backends.cortex_m.kernels import CortexMKernels
+        from harness.backend_api import ReferenceKernels
 
-        return CortexMKernels()
+        return ReferenceKernels()
 
 
 BACKEND = CortexM()

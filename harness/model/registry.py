@@ -74,7 +74,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
-    "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8", "int8_m4")),
+    "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 
@@ -222,9 +222,11 @@ def find_variations(case: Case) -> list[Target]:
 def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) -> bool:
     """Return whether only the nightly run selects a cell.
 
-    It does if the case has the tag. It also does if no targets are selected and the case leaves the
-    target out of ``plain_targets``, or the target is a nightly one and the case also runs on a
-    default target of the backend.
+    It does if the case has the tag. If no targets are selected, it also does if
+
+    - the case leaves the target out of ``plain_targets``,
+    - the target is no default one, and the case names only others with an equivalent recipe, or
+    - the target is a nightly one, and the case names no targets, or a default one of the backend.
     """
     if NIGHTLY in case.tags:
         return True
@@ -233,6 +235,9 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
     if not any(
         matches_any_glob(case.plain_targets, each) for each in (str(target), *_like(target))
     ):
+        return True
+    by_likeness = bool(case.targets) and not matches_target(case.targets, target)
+    if by_likeness and target not in default_targets():
         return True
     if target not in nightly_targets():
         return False

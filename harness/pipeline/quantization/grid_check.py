@@ -88,11 +88,13 @@ def _find_problem(
     limit = torch.maximum(needed, torch.as_tensor(step)) / 2 * _ROUNDING
     # A bias of 32 bits has steps as small as the roundings of float32.
     limit = limit + torch.maximum(-least, most) * 2 * unit_roundoff(torch.float32)
+    clipped = sum(each.clipped for each in alike) / (count * len(error))
+    if grid.is_fixed and _misses_one_step(place, grid):
+        limit = limit + math.sqrt(clipped) * step
     if grid.bins:
         # A histogram does not show where in a bin a clipped value lies, at either end.
         bin_width = (most.clamp(min=0) - least.clamp(max=0)) / grid.bins
-        share = sum(each.clipped for each in alike) / (count * len(error))
-        limit = limit + math.sqrt(share) * 2 * bin_width
+        limit = limit + math.sqrt(clipped) * 2 * bin_width
     worst = int((error / limit).argmax())
     if float(error[worst]) <= float(limit[worst]):
         return None
@@ -137,6 +139,19 @@ def _find_excess(
         f"{' of its function' if grid.is_fixed else ''} are {least[worst]:.3g} to "
         f"{most[worst]:.3g}: {beyond[worst]:.3g} steps too wide"
     )
+
+
+def _misses_one_step(place: Place, grid: Grid) -> bool:
+    """Return whether a fixed grid ends a step before its function's range.
+
+    The 8-bit quantization specification of TensorFlow Lite, which CMSIS-NN follows, prescribes
+    1/256 as the scale of a softmax: its largest value is 255/256.
+    """
+    known = _find_range(place)
+    if known is None:
+        return False
+    last = float(((grid.high - grid.zero_point.double()) * grid.scale.double()).amin())
+    return 0 < known[1] - last <= float(grid.scale.double().amax()) * _ROUNDING
 
 
 def _find_range(place: Place) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.ops.limitations.cortex_m import CORTEX_M
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
 from suites.ops.limitations.releases import RELEASES
@@ -21,4 +22,5 @@ LIMITATIONS: list[Limitation] = [
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,
+    *CORTEX_M,
 ]

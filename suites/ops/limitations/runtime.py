@@ -15,7 +15,7 @@ _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 RUNTIME: list[Limitation] = [
     # Export flow
     Limitation(
-        target=_ALL + "|null:*",
+        target=_ALL + "|null:*|cortex_m:*",
         case="_to_copy/transposed|clone/of_transposed",
         reason="MemoryFormatOpsPass turns preserve_format into the dim order of the input, and "
         "get_memory_format (exir/dim_order_utils.py) knows contiguous and 4-D channels-last "
@@ -65,7 +65,7 @@ RUNTIME: list[Limitation] = [
     ),
     # Kernels that refuse what the exporter emits
     Limitation(
-        target=_NATIVE,
+        target=_NATIVE + "|cortex_m:*",
         case="convolution/3d|convolution/3d_stride_padding",
         reason="check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts "
         "inputs of rank 3 and 4 only, so a 3-D convolution can be lowered but not executed.",
@@ -74,7 +74,7 @@ RUNTIME: list[Limitation] = [
         error="method->execute() failed with error 0x12",
     ),
     Limitation(
-        target=_ALL,
+        target=_ALL + "|cortex_m:*",
         case="convolution/transposed_3d",
         reason="No backend delegates a transposed 3-D convolution, and the portable kernel "
         "refuses it: check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) "
@@ -156,7 +156,7 @@ RUNTIME: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=f"{_NATIVE}|tosa:fp",
+        target=f"{_NATIVE}|tosa:fp|cortex_m:*",
         case="remainder/int64",
         reason="remainder_override for integers (kernels/portable/cpu/util/math_util.h) is C's %, "
         "whose result has the sign of the dividend; the result of torch.remainder has the sign "
@@ -179,7 +179,7 @@ RUNTIME: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=_ALL,
+        target=_ALL + "|cortex_m:*",
         case="nonzero/2d",
         reason="ATen's nonzero is column-major and the program declares dim order (1, 0), but "
         "op_nonzero.cpp writes row by row without checking the dim order of its output. "

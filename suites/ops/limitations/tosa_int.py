@@ -27,7 +27,7 @@ TOSA_INT: list[Limitation] = [
     ),
     # The quantizer.
     Limitation(
-        target="tosa:int",
+        target="tosa:int|cortex_m:*",
         case="_native_batch_norm_legit_no_training/beside_a_reader",
         reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",

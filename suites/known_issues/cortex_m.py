@@ -1,0 +1,20 @@
+"""Issues of the Cortex-M backend: its quantizer, passes and layouts."""
+
+from __future__ import annotations
+
+from harness import KnownIssue
+from suites.known_issues.derive import MISMATCH, issue
+from suites.known_issues.findings import finding
+
+_ALL = "cortex_m:*"
+
+CORTEX_M: list[KnownIssue] = [
+    finding(
+        "Cortex-M takes numbers for codes",
+        "keep these operators out of the quantized part, or compare with a tensor",
+        target=_ALL, stage="compare", outcome=MISMATCH,
+        op="ge|gt|le|lt|eq|ne|full|full_like|fill|where|masked_fill|index_put",
+    ),
+    issue(_ALL, "pixel_shuffle/factor3", op="view|reshape|pixel_shuffle|pixel_unshuffle|flatten"),
+    issue(_ALL, "cat/channels_last", op="cat|pad|constant_pad_nd"),
+]  # fmt: skip
