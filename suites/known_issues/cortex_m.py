@@ -15,6 +15,7 @@ CORTEX_M: list[KnownIssue] = [
         target=_ALL, stage="compare", outcome=MISMATCH,
         op="ge|gt|le|lt|eq|ne|full|full_like|fill|where|masked_fill|index_put",
     ),
+    issue("cortex_m:int8", "int_linear/two_users", op="relu"),
     issue("cortex_m:int8", "pixel_shuffle/factor3",
           op="view|reshape|pixel_shuffle|pixel_unshuffle|flatten"),
     issue("cortex_m:int8", "cat/channels_last", op="cat|pad|constant_pad_nd"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import copy_limitation
+from suites.ops.limitations.cortex_m import CORTEX_M
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
 _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
@@ -49,7 +51,7 @@ LIMITATIONS: list[Limitation] = [
         error="dtype float32, expected int64",
     ),
     Limitation(
-        target="xnnpack:int8*|tosa:int",
+        target="xnnpack:int8*|tosa:int|cortex_m:*",
         case="int_shared/norm_beside_reader",
         reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
@@ -201,4 +203,34 @@ LIMITATIONS: list[Limitation] = [
         stage="quantize",
         error="'tuple' object has no attribute 'shape'",
     ),
-]
+    Limitation(
+        target="cortex_m:*",
+        case="int_linear/two_users",
+        reason="QuantizedClampActivationPass turns a relu that is not fused into a clamp at the "
+        "zero point, but not behind a linear layer, whose metadata is not int8 yet: the relu "
+        "sets codes below 0 to 0. Workaround: `torch.relu(y + 0)` behind the layer.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/cortex_m/passes/"
+        "quantized_clamp_activation_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="int_model/attention",
+        reason="Behind a linear layer, whose metadata is not int8 yet, a batched matrix product is "
+        "traced with operands of two types.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/cortex_m/passes/"
+        "aten_to_cortex_m_pass.py",
+        stage="lower",
+        error="expected scalar type torch.int8 but found torch.int32",
+    ),
+    copy_limitation(
+        CORTEX_M, "cortex_m:int8", "convolution/2d_dilation", "int_conv2d/dilation",
+        target="cortex_m:*",
+    ),
+    copy_limitation(
+        CORTEX_M, "cortex_m:int8", "slice_copy/channels_last", "int_shared/halves_of_a_conv",
+        target="cortex_m:*",
+    ),
+]  # fmt: skip
