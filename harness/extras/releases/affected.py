@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-ALL_BACKENDS = ("portable", "xnnpack", "tosa", "mlx", "metal")
+ALL_BACKENDS = tuple("portable xnnpack tosa mlx metal coreml cortex_m openvino vgf".split())
 
 _OTHERS = (
-    "apple/coreml apple/mps cadence cortex_m cuda example ggml mediatek nxp openvino qualcomm "
-    "samsung vulkan webgpu"
+    "apple/mps cadence cuda example ggml mediatek nxp qualcomm samsung vulkan webgpu"
 ).split()
 
 AFFECTED_BACKENDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -31,7 +30,12 @@ AFFECTED_BACKENDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("backends/apple/metal/*", ("metal",)),
     ("backends/aoti/*", ("metal",)),
     ("backends/xnnpack/*", ("xnnpack",)),
-    ("backends/arm/*", ("tosa",)),
+    ("backends/apple/coreml/*", ("coreml",)),
+    ("backends/cortex_m/*", ("cortex_m",)),
+    ("backends/openvino/*", ("openvino",)),
+    ("backends/arm/vgf/*", ("vgf",)),
+    # Their passes and quantizers are those of Arm's TOSA backend.
+    ("backends/arm/*", ("tosa", "cortex_m", "vgf")),
     ("extension/*", ()),
     ("devtools/*", ()),
 )
