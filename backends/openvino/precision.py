@@ -1,8 +1,28 @@
-"""Rounding models of OpenVINO's CPU plugin."""
+"""Rounding models of OpenVINO's CPU plugin (2026.4), read from its kernels and oneDNN's."""
 
 from __future__ import annotations
 
 from harness.backend_api import Precision
 
-FLOAT32 = Precision()
-STATIC = Precision(safety=2.0, samples=16)
+# Products accumulate in float32 (oneDNN's brgemm and jit convolutions of f32; inference precision
+# f32 forbids bf16 inside of them). exp is 2^n times a polynomial of degree 5; its reduction is one
+# fused multiply-add with a float32 ln 2, which errs by less than a rounding of the argument
+# (exp_compute_vector_fwd in oneDNN's jit_uni_eltwise_injector.cpp). A division by a constant is a
+# product with its reciprocal (ConvertDivideWithConstant), and softmax multiplies by 1 / sum
+# (jit_uni_softmax.cpp): two roundings. erf is a formula with an absolute error, which is a
+# limitation and no part of the model (jit_erf_emitter: Abramowitz and Stegun, 7.1.26).
+FLOAT32 = Precision(division_roundings=2.0)
+
+# Integer products accumulate exactly in int32. A FakeQuantize before them computes in float32 and
+# rounds half to even, as the graph does; it multiplies by factors in place of dividing by scales
+# (FakeQuantize::initializePostOpData in nodes/fake_quantize.cpp), which errs by a few units of
+# float32 in codes up to 255. 2^-8 of a step is more than that, as for the other integer targets.
+STATIC = Precision(division_roundings=2.0, safety=2.0, samples=16, requantization=2.0**-8)
+
+# Without a limit of instruction sets the plugin computes float32 programs in bfloat16 where the
+# processor has products of it (INFERENCE_PRECISION_HINT). Precision has no dtype of arithmetic: the
+# unit roundoff is that of the program's dtype. Errors are linear in it, so the factor on their
+# spread has the quotient of both units, 2^-8 / 2^-24. Sums accumulate in float32, so that this is
+# wider than necessary; the rounding of operands that an exact operator or a cancelling sum reads is
+# not covered.
+CHOSEN = Precision(division_roundings=2.0, safety=4.0 * 2.0**16)
