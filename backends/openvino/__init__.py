@@ -1,4 +1,4 @@
-"""The OpenVINO backend: the ExecuTorch runtime's delegate with Intel's CPU plugin, in a child process."""
+"""The OpenVINO backend: Intel's CPU plugin, by the delegate of the ExecuTorch runtime."""
 
 from backends.openvino.backend import BACKEND
 
