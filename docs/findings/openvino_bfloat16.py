@@ -1,4 +1,4 @@
-"""OpenVINO's partitioner takes programs in bfloat16 and int16, and its lowering has no such types."""
+"""OpenVINO's partitioner takes bfloat16 and int16, and its lowering has no such types."""
 
 import torch
 from common import Observation, main
