@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,3 +45,39 @@ def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
 
     quantizer.annotate = annotate_others
     return quantizer
+
+
+def add_offsets(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Return the quantized graph with values decoded as OpenVINO's FakeQuantize does.
+
+    Its frontend converts quantize and dequantize to one FakeQuantize, whose specification decodes a
+    code as ``code * scale + low``, where ``low`` is the value of the smallest code. Each term is
+    rounded in float32, where ``(code - zero_point) * scale`` is exact but for one rounding; the
+    value of the zero point is not quite 0.
+
+    Args:
+        graph: of ``convert_pt2e``; not changed. The result shares its tensors.
+    """
+    import torch
+
+    decode = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+    decoded = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    for node in list(decoded.graph.nodes):
+        if node.target is not decode:
+            continue
+        codes, scale, zero_point, smallest = node.args[:4]
+        with decoded.graph.inserting_before(node):
+            value: Any = codes
+            for operator, operand in (
+                (torch.ops.aten.to.dtype, torch.float32),
+                (torch.ops.aten.sub.Tensor, smallest),
+                (torch.ops.aten.mul.Tensor, scale),
+                (torch.ops.aten.add.Tensor, (smallest - zero_point) * scale),
+            ):
+                value = decoded.graph.call_function(operator, (value, operand))
+                value.meta = dict(node.meta)
+        node.replace_all_uses_with(value)
+        decoded.graph.erase_node(node)
+    decoded.graph.lint()
+    decoded.recompile()
+    return decoded
