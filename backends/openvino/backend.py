@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from backends.openvino.library import INSTALL, LIBRARY_VARIABLE, find_library, find_missing_packages
 from backends.openvino.recipes import DELEGATE, RECIPES
 from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
+
+if TYPE_CHECKING:
+    from harness.backend_api import DelegatePayload
 
 
 class Openvino:
@@ -61,6 +65,12 @@ class Openvino:
         from backends.openvino import execution
 
         return execution.execute(program, calls)
+
+    def describe(self, payload: DelegatePayload) -> Iterable[str]:
+        """List the operations of a payload."""
+        from backends.openvino.listing import describe_payload
+
+        return describe_payload(payload)
 
 
 BACKEND = Openvino()

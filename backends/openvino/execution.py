@@ -10,9 +10,14 @@ from pathlib import Path
 import msgspec
 
 from backends.openvino.library import LIBRARY_VARIABLE, find_library
-from backends.openvino.served import NativeRun, PrecisionAnswer, PrecisionQuery
+from backends.openvino.served import (
+    ListingRequest,
+    NativeRun,
+    PrecisionAnswer,
+    PrecisionQuery,
+)
 from harness import Inputs, ProgramError
-from harness.backend_api import ChildProcess, Execution, Program
+from harness.backend_api import ChildProcess, DelegatePayload, Execution, Program
 from harness.errors import MissingKernels, printable
 from harness.execution import foreign_programs
 from harness.execution.native.runtime_log import extract_failure
@@ -48,8 +53,7 @@ def execute(program: bytes, calls: Sequence[Inputs]) -> Execution:
     parsed = Program(program)
     if missing := find_missing_kernels(parsed.plan):
         raise MissingKernels(missing)
-    limits = {each.compile_specs.get(ISA_VARIABLE, b"") for each in parsed.delegates}
-    child = _child(FLOAT32_ISA if FLOAT32_ISA.encode() in limits else "")
+    child = _child(max(map(_read_limit, parsed.delegates), default=""))
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         file, log = Path(folder, "program.pte"), Path(folder, "log")
         file.write_bytes(program)
@@ -83,6 +87,26 @@ def query_precision() -> PrecisionAnswer:
     """
     answer = _child("").ask(msgspec.msgpack.encode(PrecisionQuery()), _QUERY_SECONDS)
     return msgspec.msgpack.decode(answer, type=PrecisionAnswer)
+
+
+def list_operations(payload: DelegatePayload) -> list[str]:
+    """List the operations of the CPU plugin for a payload, a line each.
+
+    Raises:
+        ProgramError: OpenVINO does not load the payload, or it ends the child.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".blob") as file:
+        file.write(payload.data)
+        file.flush()
+        request = msgspec.msgpack.encode(ListingRequest(file.name))
+        answer = _child(_read_limit(payload)).ask(request, _QUERY_SECONDS)
+    return msgspec.msgpack.decode(answer, type=list[str])
+
+
+def _read_limit(payload: DelegatePayload) -> str:
+    """Return the instruction set that a payload is limited to; empty for no limit."""
+    is_limited = payload.compile_specs.get(ISA_VARIABLE) == FLOAT32_ISA.encode()
+    return FLOAT32_ISA if is_limited else ""
 
 
 @functools.cache
