@@ -30,10 +30,13 @@ It is also the key of a compile spec, which the delegate ignores: the program sa
 environment it is to run.
 """
 
-FLOAT32_ISA = "AVX2"
-"""Has no products of bfloat16 or float16: the CPU plugin then computes float32 programs in float32.
+FLOAT32_ISA = "AVX512_CORE_VNNI"
+"""The most capable set without products of bfloat16 or float16: the CPU plugin then computes float32
+programs in float32. A processor with fewer sets uses those that it has.
 
-oneDNN's kernels are not limited (``ONEDNN_MAX_CPU_ISA``), so that integer products keep VNNI.
+oneDNN's kernels are not limited (``ONEDNN_MAX_CPU_ISA``), because the runtime refuses a model that
+another process compiled with another limit. Products of int8 keep VNNI: with AVX2, grouped
+convolutions of int8 are wrong, whether oneDNN is limited or not.
 """
 
 _QUERY_SECONDS = 60.0

@@ -47,37 +47,51 @@ def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
     return quantizer
 
 
-def add_offsets(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Return the quantized graph with values decoded as OpenVINO's FakeQuantize does.
+def spell_fake_quantize(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Return the quantized graph with activations rounded as OpenVINO's FakeQuantize rounds them.
 
-    Its frontend converts quantize and dequantize to one FakeQuantize, whose specification decodes a
-    code as ``code * scale + low``, where ``low`` is the value of the smallest code. Each term is
-    rounded in float32, where ``(code - zero_point) * scale`` is exact but for one rounding; the
-    value of the zero point is not quite 0.
+    Its frontend converts quantize and dequantize to one FakeQuantize. With ``low`` the value of the
+    smallest code and ``levels`` the number of codes, that computes in float32
+
+        round(clamp(x / scale - low / scale, 0, levels - 1)) * scale + low
+
+    The plugin multiplies by ``1 / scale`` (FakeQuantize in OpenVINO's specification of operations;
+    initializePostOpData in nodes/fake_quantize.cpp). Each operator rounds: a value near a tie gets
+    either code, and the value of the zero point is not quite 0. The observers of the recipes put
+    the largest value at 127.5 steps, which is a tie.
 
     Args:
         graph: of ``convert_pt2e``; not changed. The result shares its tensors.
     """
     import torch
 
-    decode = torch.ops.quantized_decomposed.dequantize_per_tensor.default
-    decoded = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-    for node in list(decoded.graph.nodes):
-        if node.target is not decode:
+    aten, quantized = torch.ops.aten, torch.ops.quantized_decomposed
+    spelled = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    nodes = spelled.graph
+
+    def append(before: torch.fx.Node, value: Any, operator: Any, *operands: Any) -> torch.fx.Node:
+        with nodes.inserting_before(before):
+            result = nodes.call_function(operator, (value, *operands))
+        result.meta = dict(before.meta)
+        return result
+
+    for node in list(nodes.nodes):
+        if node.target is not quantized.quantize_per_tensor.default:
             continue
-        codes, scale, zero_point, smallest = node.args[:4]
-        with decoded.graph.inserting_before(node):
-            value: Any = codes
-            for operator, operand in (
-                (torch.ops.aten.to.dtype, torch.float32),
-                (torch.ops.aten.sub.Tensor, smallest),
-                (torch.ops.aten.mul.Tensor, scale),
-                (torch.ops.aten.add.Tensor, (smallest - zero_point) * scale),
-            ):
-                value = decoded.graph.call_function(operator, (value, operand))
-                value.meta = dict(node.meta)
-        node.replace_all_uses_with(value)
-        decoded.graph.erase_node(node)
-    decoded.graph.lint()
-    decoded.recompile()
-    return decoded
+        value, scale, zero_point, smallest, largest = node.args[:5]
+        codes = append(node, value, aten.mul.Tensor, 1.0 / scale)
+        codes = append(node, codes, aten.add.Tensor, float(zero_point - smallest))
+        codes = append(node, codes, aten.clamp.default, 0.0, float(largest - smallest))
+        codes = append(node, codes, aten.round.default)
+        for reader in list(node.users):
+            if reader.target is quantized.dequantize_per_tensor.default:
+                decoded = append(reader, codes, aten.mul.Tensor, scale)
+                decoded = append(reader, decoded, aten.add.Tensor, (smallest - zero_point) * scale)
+                reader.replace_all_uses_with(decoded)
+                nodes.erase_node(reader)
+        if not node.users:
+            nodes.erase_node(node)
+    nodes.eliminate_dead_code()
+    nodes.lint()
+    spelled.recompile()
+    return spelled

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from backends.openvino.execution import FLOAT32_ISA, ISA_VARIABLE
 from backends.openvino.library import LIBRARY_VARIABLE
 from backends.openvino.precision import CHOSEN, FLOAT32, STATIC
-from backends.openvino.quantization import add_offsets, keep_float, make_quantizer
+from backends.openvino.quantization import keep_float, make_quantizer, spell_fake_quantize
 from harness.backend_api import Recipe, Script, find_calibration_problem
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _make_static_recipe(name: str, mode: str) -> Recipe:
         unsupported=find_calibration_problem,
         explain=explain,
         keep_float=keep_float,
-        store_constants=add_offsets,
+        store_constants=spell_fake_quantize,
         script=_make_quantizing_script(mode),
         like=("xnnpack:int8",) if name == "int8" else (),
     )

@@ -16,7 +16,7 @@ import torch
 from common import CannotTry, lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
-os.environ["OV_CPU_MAX_ISA"] = "AVX2"
+os.environ["OV_CPU_MAX_ISA"] = "AVX512_CORE_VNNI"
 
 
 def make_partitioner() -> Any:
