@@ -31,8 +31,8 @@ environment it is to run.
 """
 
 FLOAT32_ISA = "AVX512_CORE_VNNI"
-"""The most capable set without products of bfloat16 or float16: the CPU plugin then computes float32
-programs in float32. A processor with fewer sets uses those that it has.
+"""The most capable set without products of bfloat16 or float16: the CPU plugin then computes in
+float32 what is float32. A processor with fewer sets uses those that it has.
 
 oneDNN's kernels are not limited (``ONEDNN_MAX_CPU_ISA``), because the runtime refuses a model that
 another process compiled with another limit. Products of int8 keep VNNI: with AVX2, grouped
