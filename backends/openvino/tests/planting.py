@@ -161,7 +161,7 @@ FAULTS = [
                  set_argument("quantize_per_tensor", 1, lambda scale: scale * 1.05), LAYERS, _INT8),
     PlantedFault("int8: zero point one too high",
                  set_argument("quantize_per_tensor", 2, lambda zero: zero + 1), LAYERS, _INT8),
-    PlantedFault("int8: scale of one channel 5 % too large",
+    PlantedFault("int8: scale of one channel 10 % too large",
                  alter_constant("scale", _raise_first), LAYERS, _INT8),
     PlantedFault("int8: weights 1 % too large",
                  alter_constant("floats", lambda w: w * 1.01), LAYERS, _INT8),
