@@ -68,7 +68,7 @@ def _select(targets: str, *cases: Case) -> list[Case]:
 
 
 def _make_network() -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.Tanh(), torch.nn.Linear(96, 32))
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 32))
 
 
 CASES: list[Case] = [
@@ -112,11 +112,11 @@ CASES: list[Case] = [
     ),
     *_select(
         f"{_FLOAT}|openvino:default",
-        nn_case("openvino_precision/linear", lambda: torch.nn.Linear(256, 64), randn(8, 256)),
+        nn_case("openvino_precision/linear", lambda: torch.nn.Linear(12, 64), randn(8, 12)),
         nn_case("openvino_precision/convolution",
                 lambda: torch.nn.Conv2d(16, 32, 3, padding=1), randn(1, 16, 8, 8)),
         op("openvino_precision/matmul", torch.matmul, randn(3, 8, 64), randn(3, 64, 16)),
-        nn_case("openvino_precision/network", _make_network, randn(4, 64)),
+        nn_case("openvino_precision/network", _make_network, randn(16, 8)),
     ),
     *_select(
         _STATIC,
