@@ -58,7 +58,9 @@ def spell_fake_quantize(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     The plugin multiplies by ``1 / scale`` (FakeQuantize in OpenVINO's specification of operations;
     initializePostOpData in nodes/fake_quantize.cpp). Each operator rounds: a value near a tie gets
     either code, and the value of the zero point is not quite 0. The observers of the recipes put
-    the largest value at 127.5 steps, which is a tie.
+    the largest value at 127.5 steps, which is a tie. ``low`` is a tensor of its own, so that its
+    rounding is common to all values: behind an integer product the plugin adds ``low`` times the
+    sum of the weights.
 
     Args:
         graph: of ``convert_pt2e``; not changed. The result shares its tensors.
@@ -86,7 +88,9 @@ def spell_fake_quantize(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         for reader in list(node.users):
             if reader.target is quantized.dequantize_per_tensor.default:
                 decoded = append(reader, codes, aten.mul.Tensor, scale)
-                decoded = append(reader, decoded, aten.add.Tensor, (smallest - zero_point) * scale)
+                low = append(reader, (), aten.full.default, float(smallest - zero_point))
+                low = append(reader, low, aten.mul.Tensor, scale)
+                decoded = append(reader, decoded, aten.add.Tensor, low)
                 reader.replace_all_uses_with(decoded)
                 nodes.erase_node(reader)
         if not node.users:
