@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from backends.openvino.library import LIBRARY_VARIABLE, find_library
+from backends.openvino.library import FLOAT32_ISA, ISA_VARIABLE, LIBRARY_VARIABLE, find_library
 from backends.openvino.served import (
     ListingRequest,
     NativeRun,
@@ -22,22 +22,6 @@ from harness.errors import MissingKernels, printable
 from harness.execution import foreign_programs
 from harness.execution.native.runtime_log import extract_failure
 from harness.execution.operators import find_missing_kernels
-
-ISA_VARIABLE = "OV_CPU_MAX_ISA"
-"""Environment variable of the CPU plugin: the most capable instruction set that it uses.
-
-It is also the key of a compile spec, which the delegate ignores: the program says in which
-environment it is to run.
-"""
-
-FLOAT32_ISA = "AVX512_CORE_VNNI"
-"""The most capable set without products of bfloat16 or float16: the CPU plugin then computes in
-float32 what is float32. A processor with fewer sets uses those that it has.
-
-oneDNN's kernels are not limited (``ONEDNN_MAX_CPU_ISA``), because the runtime refuses a model that
-another process compiled with another limit. Products of int8 keep VNNI: with AVX2, grouped
-convolutions of int8 are wrong, whether oneDNN is limited or not.
-"""
 
 _QUERY_SECONDS = 60.0
 

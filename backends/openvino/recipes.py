@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backends.openvino.execution import FLOAT32_ISA, ISA_VARIABLE
-from backends.openvino.library import LIBRARY_VARIABLE
+from backends.openvino.library import FLOAT32_ISA, ISA_VARIABLE, LIBRARY_VARIABLE
 from backends.openvino.precision import CHOSEN, FLOAT32, STATIC
 from backends.openvino.quantization import keep_float, make_quantizer, spell_fake_quantize
 from harness.backend_api import Recipe, Script, find_calibration_problem
