@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backends.openvino.library import FLOAT32_ISA, ISA_VARIABLE, LIBRARY_VARIABLE
+from backends.openvino.library import FLOAT32_ISA, ISA_VARIABLE
 from backends.openvino.precision import CHOSEN, FLOAT32, STATIC
 from backends.openvino.quantization import keep_float, make_quantizer, spell_fake_quantize
 from harness.backend_api import Recipe, Script, find_calibration_problem
@@ -40,9 +40,9 @@ def make_partitioners(max_isa: str = FLOAT32_ISA) -> list[Partitioner]:
 
 def make_unfolding_passes() -> list[Any]:
     """Make the pass that gives quantized constants in the form that OpenVINO takes."""
-    from backends.openvino.unfold import UnfoldQuantizedConstants
+    from backends.openvino.unfold import make_unfolding_pass
 
-    return [UnfoldQuantizedConstants()]
+    return [make_unfolding_pass()]
 
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
@@ -55,30 +55,24 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
     return "OpenVINO's OperatorSupport does not list this operator"
 
 
-# The delegate loads the library, and the library reads the variable, when the first program runs.
-_ENVIRONMENT = f"""\
-import os
-from importlib.util import find_spec
-
-folder = Path(find_spec("openvino").submodule_search_locations[0], "libs")
-os.environ.setdefault({LIBRARY_VARIABLE!r}, str(max(folder.glob("libopenvino_c.so*"))))
-"""
-
-
 def make_script(max_isa: str = FLOAT32_ISA, **more: Any) -> Script:
-    """Make the script of a recipe; it sets the environment variables before anything runs."""
+    """Make the script of a recipe.
+
+    It sets the environment variable before OpenVINO is imported. executorch itself finds the C
+    library beside the package.
+    """
     specs = 'CompileSpec("device", b"CPU")'
-    environment = _ENVIRONMENT
+    environment: tuple[str, ...] = ()
     if max_isa:
         specs += f", CompileSpec({ISA_VARIABLE!r}, {max_isa.encode()!r})"
-        environment += f"os.environ[{ISA_VARIABLE!r}] = {max_isa!r}\n"
+        environment = ("import os", f"os.environ[{ISA_VARIABLE!r}] = {max_isa!r}")
     return Script(
         imports=(
+            *environment,
             f"from {_PACKAGE}.partitioner import OpenvinoPartitioner",
             "from executorch.exir.backend.compile_spec_schema import CompileSpec",
         ),
         partitioners=f"[OpenvinoPartitioner([{specs}])]",
-        preamble=environment,
         delegate=DELEGATE,
         **more,
     )
@@ -87,17 +81,11 @@ def make_script(max_isa: str = FLOAT32_ISA, **more: Any) -> Script:
 def _make_quantizing_script(mode: str) -> Script:
     plain = make_script(
         quantizer=f"OpenVINOQuantizer(mode=QuantizationMode.{mode})",
-        transform_passes="[UnfoldQuantizedConstants()]",
+        transform_passes="[make_unfolding_pass()]",
+        preamble=Path(__file__).with_name("unfold.py").read_text(),
     )
-    source = Path(__file__).with_name("unfold.py").read_text()
-    return replace(
-        plain,
-        imports=(
-            *plain.imports,
-            f"from {_PACKAGE}.quantizer import OpenVINOQuantizer, QuantizationMode",
-        ),
-        preamble=f"{plain.preamble}\n\n{source}",
-    )
+    names = "OpenVINOQuantizer, QuantizationMode"
+    return replace(plain, imports=(*plain.imports, f"from {_PACKAGE}.quantizer import {names}"))
 
 
 def _make_static_recipe(name: str, mode: str) -> Recipe:
