@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import CannotTry, lower
+from common import CannotTry
+from executorch.exir import to_edge_transform_and_lower
 from executorch.exir.backend.compile_spec_schema import CompileSpec
 
 os.environ["OV_CPU_MAX_ISA"] = "AVX512_CORE_VNNI"
@@ -36,16 +37,11 @@ def make_partitioner() -> Any:
     return OpenvinoPartitioner([CompileSpec("device", b"CPU")])
 
 
-def lower_program(module: torch.nn.Module, inputs: tuple[Any, ...], **options: Any) -> bytes:
+def lower_program(
+    module: torch.nn.Module, inputs: tuple[Any, ...], dynamic_shapes: Any = None
+) -> bytes:
     """Lower a module and return the bytes of its program."""
-    partitioner = make_partitioner()
-    if "dynamic_shapes" in options:
-        from executorch.exir import to_edge_transform_and_lower
-
-        exported = torch.export.export(module.eval(), inputs, **options)
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints unsupported operators
-            edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
-    else:
-        with contextlib.redirect_stdout(io.StringIO()):
-            edge = lower(module, inputs, partitioner, **options)
+    exported = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints unsupported operators
+        edge = to_edge_transform_and_lower(exported, partitioner=[make_partitioner()])
     return bytes(edge.to_executorch().buffer)

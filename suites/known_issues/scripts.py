@@ -59,11 +59,13 @@ RECOGNISED = {
 """A part of the cause of the issue, by script."""
 
 UNRECOGNISED = {
-    "openvino_abs_of_constants": "lowering folds the operator away, and the next node is the first wrong one",
+    "openvino_abs_of_constants": "lowering folds the operator away",
     "openvino_avg_pool_ceil": "the options of the pool are not among the signs",
     "openvino_bfloat16": "a KeyError of a dtype has many causes",
     "openvino_channels_last": "the layout of inputs is not among the signs",
     "openvino_dynamic_output": "another shape than expected has many causes",
+    "openvino_dequantized_input": "it is not among the operators of a case",
+    "openvino_grouped_int8": "the targets do not limit instruction sets that far",
     "openvino_float64": "the error is that of float32 arithmetic",
     "openvino_nan": "NaN is lost in other ways, too",
     "openvino_processor_of_program": "a program is lowered and run on one processor here",

@@ -34,6 +34,15 @@ class _Distance(torch.nn.Module):
         return x + (torch.arange(6.0) - 4).abs()
 
 
+class _Decode(torch.nn.Module):
+    """Takes codes of another program as its input."""
+
+    def forward(self, codes: torch.Tensor) -> torch.Tensor:
+        decode = torch.ops.quantized_decomposed.dequantize_per_tensor.default
+        decoded: torch.Tensor = decode(codes, 0.5, 3, -128, 127, torch.int8)
+        return decoded * 1.5
+
+
 class _Counter(torch.nn.Module):
     """Has state that a delegate reads and a kernel writes."""
 
@@ -65,6 +74,10 @@ def _select(targets: str, *cases: Case) -> list[Case]:
     return [
         replace(case, targets=targets, tags=case.tags | {"nightly", "openvino"}) for case in cases
     ]
+
+
+def _draw_codes() -> torch.Tensor:
+    return torch.randint(-128, 128, (4, 16), dtype=torch.int8)
 
 
 def _make_network() -> torch.nn.Module:
@@ -103,6 +116,8 @@ CASES: list[Case] = [
         ),
         op("openvino_integers/floor_divide_large", torch.floor_divide,
            ints(2**24, 2**30, 5, 8), ints(1, 4, 5, 8)),
+        # Codes from outside
+        Case("openvino_codes/decoded_input", lambda: (_Decode(), (_draw_codes(),))),
         # Pools whose last window ends outside
         op("openvino_pool/ceil",
            lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), randn(1, 2, 8, 8)),

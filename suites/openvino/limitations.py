@@ -25,6 +25,16 @@ LIMITATIONS: list[Limitation] = [
                     error="elements exceed the bound"),
     Limitation(
         target=_TARGET,
+        case="openvino_codes/decoded_input",
+        reason="OpenVINO's frontend drops dequantize_per_tensor and converts quantize_per_tensor "
+        "to FakeQuantize, which does both: without a quantize operator before it, scale and zero "
+        "point are ignored (docs/findings.md). Workaround: float inputs.",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_TARGET,
         case="openvino_integers/floor_divide_large",
         reason="DecomposeFloorDividePass converts integers to float32 to divide them, which has 24 "
         "digits. Workaround: `(a - a % b) // b` for numbers beyond 2^24.",
