@@ -36,11 +36,11 @@ def unfold_constants(program: Any) -> bool:
         Whether it was changed.
     """
     import torch
+    from executorch.backends.openvino._passes.decompose_floor_divide_pass import exir_ops
     from executorch.backends.transforms import utils
-    from executorch.exir.dialects._ops import ops
     from torch.export.graph_signature import InputKind
 
-    graph, quantized = program.graph, ops.edge.quantized_decomposed
+    graph, quantized = program.graph, exir_ops.edge.quantized_decomposed
     quantize = {
         quantized.dequantize_per_tensor.default: quantized.quantize_per_tensor.default,
         quantized.dequantize_per_channel.default: quantized.quantize_per_channel.default,
