@@ -76,6 +76,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
     "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
     "openvino": BuiltIn("backends.openvino:BACKEND", nightly=("fp32", "int8")),
+    "openvino": BuiltIn("backends.openvino:BACKEND", nightly=("fp32",)),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 
