@@ -11,13 +11,12 @@ from harness import Case
 from suites.build import Input, Shape
 
 TOSA = "tosa:int"
-OPENVINO = "openvino:int8"
 # Sums, products, joins, pools: int8_dynamic leaves them in float, int8_per_tensor equals int8.
-WEIGHTLESS = f"xnnpack:int8|{TOSA}|{OPENVINO}"
-STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}|{OPENVINO}"
+WEIGHTLESS = f"xnnpack:int8|{TOSA}"
+STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
 # Cases that are not about weights: int8_per_tensor differs from int8 only in weight scales.
-WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}|{OPENVINO}"
-ALL = f"xnnpack:int8*|{TOSA}|{OPENVINO}"
+WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}"
+ALL = f"xnnpack:int8*|{TOSA}"
 
 
 def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:
