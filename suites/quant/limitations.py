@@ -34,6 +34,17 @@ _OPENVINO = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/openvino
 _OPENVINO_LIMITATIONS = [
     Limitation(
         target="openvino:*",
+        case="int_linear/dynamic_batch",
+        reason="The delegate gives OpenVINO output tensors of the planned sizes, which are the "
+        "largest ones of dynamic dimensions, and never resizes the outputs of the program "
+        "(docs/findings.md). Workaround: export for one size.",
+        link=f"{_OPENVINO}runtime/OpenvinoBackend.cpp",
+        stage="compare",
+        error="expected (",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="openvino:*",
         case="int_shared/norm_beside_reader",
         reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
@@ -42,7 +53,7 @@ _OPENVINO_LIMITATIONS = [
     ),
     Limitation(
         target="openvino:*",
-        case="int_model/lstm|int_model/gru|int_model/rnn",
+        case="int_model/lstm*|int_model/gru|int_model/rnn",
         reason="GraphConverter.create_nncf_graph reads the shape of every value from its node, "
         "and the list of states that a recurrent layer returns has none. Workaround: cells in "
         "place of layers.",
