@@ -200,8 +200,8 @@ OPENVINO: list[Limitation] = [
     Limitation(
         target=_TARGET,
         case="relu/inf_and_nan|maximum/nan_wins",
-        reason="The kernels take x86's maxps, which returns its second operand where one is NaN: "
-        "relu of NaN is 0 and the maximum is the number (docs/findings.md).",
+        reason="The kernels probably use x86's maxps, which returns its second operand where one "
+        "is NaN: relu of NaN is 0 and the maximum is the number (docs/findings.md).",
         link="https://github.com/openvinotoolkit/oneDNN/blob/main/src/cpu/x64/injectors/"
         "jit_uni_eltwise_injector.cpp",
         stage="compare",
