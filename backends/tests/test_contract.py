@@ -48,6 +48,8 @@ def test_a_backend_is_data_and_answers(name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_a_target_runs_a_small_program(target: Target) -> None:
     cell = run_cell(SMALL, target)
+    if cell.status is Status.UNAVAILABLE:
+        pytest.skip(str(cell.error))
     assert cell.status is Status.PASSED, f"{cell.stage}: {cell.error}"
     assert cell.runtime == registry.backend(target.backend).availability().runtime
     assert cell.program_bytes > 0

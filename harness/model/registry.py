@@ -75,6 +75,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
     "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
+    "openvino": BuiltIn("backends.openvino:BACKEND", nightly=("fp32",)),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 

@@ -24,6 +24,7 @@ RECOGNISED = {
     "mlx_number_beside_integers": "_make_binary_handler",
     "mlx_rms_norm_dims": "RMSNormMatch.maybe_create (passes.py) does not check the dimensions",
     "mlx_sort_direction": "_sort_handler",
+    "openvino_pixel_shuffle": "ops_to_not_decompose keeps pixel_shuffle",
     "runtime_add_alpha": "Native add scales the wrong operand",
     "runtime_cat_channels_last": "op_cat.cpp",
     "runtime_cat_two_dtypes": "cat_out",
@@ -58,6 +59,19 @@ RECOGNISED = {
 """A part of the cause of the issue, by script."""
 
 UNRECOGNISED = {
+    "openvino_abs_of_constants": "lowering folds the operator away",
+    "openvino_avg_pool_ceil": "the options of the pool are not among the signs",
+    "openvino_bfloat16": "a KeyError of a dtype has many causes",
+    "openvino_channels_last": "the layout of inputs is not among the signs",
+    "openvino_dynamic_output": "another shape than expected has many causes",
+    "openvino_dequantized_input": "it is not among the operators of a case",
+    "openvino_grouped_int8": "the targets do not limit instruction sets that far",
+    "openvino_float64": "the error is that of float32 arithmetic",
+    "openvino_nan": "NaN is lost in other ways, too",
+    "openvino_processor_of_program": "a program is lowered and run on one processor here",
+    "openvino_returned_input": "all outputs are wrong, whatever computes them",
+    "openvino_scalar": "the runtime reports a number for any failure of a delegate",
+    "openvino_uint8_saturates": "wrong sums of integers have many causes",
     "xnnpack_hostile_bytes": "a program is damaged after it was lowered",
     "xnnpack_attention_not_fused": "what is computed is right",
     "transforms_contiguous_drops_casts": "no target runs the pass by default; with it the "

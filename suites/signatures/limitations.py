@@ -6,7 +6,7 @@ from harness import Limitation, Status
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
-        target="null:*|portable:*|xnnpack:*|tosa:fp|mlx:*",
+        target="null:*|portable:*|xnnpack:*|tosa:fp|mlx:*|openvino:*",
         case="state/from_one",
         reason="A buffer that the program writes begins as zeros, whatever its initial value in "
         "the module. The emitter omits the values unless InitializedMutableBufferPass "

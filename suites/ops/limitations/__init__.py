@@ -6,6 +6,7 @@ from harness import Limitation
 from suites.ops.limitations.cortex_m import CORTEX_M
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
+from suites.ops.limitations.openvino import OPENVINO
 from suites.ops.limitations.releases import RELEASES
 from suites.ops.limitations.runtime import RUNTIME
 from suites.ops.limitations.tosa_both import TOSA_BOTH
@@ -19,6 +20,7 @@ LIMITATIONS: list[Limitation] = [
     *XNNPACK,
     *MLX,
     *METAL,
+    *OPENVINO,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,

@@ -1,0 +1,1 @@
+"""Cases of OpenVINO's delegate: layouts, sizes, integers, precision and kinds of quantization."""
