@@ -1,0 +1,1 @@
+"""The CoreML backend: coremltools lowers programs, and kernels in torch execute them."""
