@@ -14,9 +14,6 @@ import torch
 
 from harness import ProgramError
 
-DELEGATE = "CoreMLBackend"
-"""The delegate's name in programs and in the runtime's registry."""
-
 
 class CoremlPayloadError(ProgramError):
     """The bytes are not a CoreML payload, or its program is inconsistent."""

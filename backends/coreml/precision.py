@@ -1,0 +1,28 @@
+"""How MIL programs round, as this project executes them.
+
+The kernels are torch's on the CPU (``backends/coreml/kernels``). Programs of float16 compute in
+float16: torch's CPU kernels accumulate 16-bit products and sums in float32 and round once, and so
+do the functions. A device rounds in its own way: the Neural Engine computes in float16 with
+undocumented accumulation, and the GPU by Metal's rules. A pass says that the program is right, and
+nothing about the device's rounding.
+"""
+
+from __future__ import annotations
+
+from harness.backend_api import Precision
+
+# Functions are torch's, within a few ULP. MIL states no accuracy. A division by a constant is a
+# product with its rounded reciprocal (the pass divide_to_multiply in coremltools'
+# converters/mil/mil/passes/defs/optimize_elementwise_binary.py), and inverse and rsqrt are followed
+# by a product.
+FLOAT32 = Precision(division_roundings=2.0)
+
+_FLOAT32_SUMS = frozenset(
+    """
+    sum mean mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm
+    native_group_norm group_norm _softmax _log_softmax avg_pool2d _adaptive_avg_pool2d
+    _scaled_dot_product_flash_attention_for_cpu
+    """.split()
+)
+
+FLOAT16 = Precision(function_ulps=1.0, division_roundings=2.0, float32_sums=_FLOAT32_SUMS)
