@@ -26,3 +26,13 @@ _FLOAT32_SUMS = frozenset(
 )
 
 FLOAT16 = Precision(function_ulps=1.0, division_roundings=2.0, float32_sums=_FLOAT32_SUMS)
+
+# A weight is decoded when a model is loaded, codes times scales in float32 (decompress in
+# coremltools' mil/ops/defs/iOS18/compression.py), before any product.
+WEIGHTS = FLOAT32
+
+# Codes and activations are those of the graph: quantize and dequantize are operations of the
+# program, and layers between them compute in float32. Quantize divides by the scale, adds the zero
+# point and rounds half to even, as the graph does; a tie may go either way. As for XNNPACK, a
+# factor of 2 needs 16 perturbed runs.
+QUANTIZED = Precision(safety=2.0, samples=16, division_roundings=2.0)

@@ -8,8 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from backends.coreml.delegate_id import DELEGATE
-from backends.coreml.precision import FLOAT16, FLOAT32
-from harness.backend_api import Precision, Recipe, Script
+from backends.coreml.precision import FLOAT16, FLOAT32, QUANTIZED, WEIGHTS
+from backends.coreml.quantization import (
+    INTEGERS,
+    LUT4,
+    CoremlWeightFormat,
+    make_lut_semantics,
+    make_quantizer,
+)
+from harness.backend_api import Precision, Recipe, Script, find_calibration_problem
 
 if TYPE_CHECKING:
     from executorch.exir import EdgeCompileConfig
@@ -140,10 +147,77 @@ def make_recipe(
 FP32_OPTIONS = ConverterOptions()
 FP16_OPTIONS = replace(FP32_OPTIONS, precision="FLOAT16")
 
+_QUANTIZER = """\
+def quantizer():
+    settings = quantization.ModuleLinearQuantizerConfig(
+        quantization_scheme="symmetric",
+        activation_dtype=torch.{activations},
+        weight_dtype=torch.qint8,
+        weight_per_channel=True,
+    )
+    return CoreMLQuantizer(quantization.LinearQuantizerConfig(global_config=settings))
+"""
+
+
+def _make_weight_recipe(format_: CoremlWeightFormat, **more: Any) -> Recipe:
+    """Make a float32 recipe with quantized weights; cases without suitable ones are unsupported."""
+
+    def unsupported(case: Case, built: Built) -> str | None:
+        return require_row_major(case, built) or format_.unsupported(case, built)
+
+    plain = make_script(FP32_OPTIONS)
+    register = (
+        "import torchao.prototype.quantization.codebook_coreml  # registers operators"
+        if format_ is LUT4
+        else "import torchao.quantization  # registers operators"
+    )
+    return make_recipe(
+        format_.name,
+        WEIGHTS,
+        FP32_OPTIONS,
+        quantize_weights=format_,
+        unsupported=unsupported,
+        require_delegation=True,
+        verify=format_.verify,
+        script=replace(plain, imports=(*plain.imports, register)),
+        **more,
+    )
+
+
+def _make_quantizing_recipe(name: str, activations: str, **more: Any) -> Recipe:
+    """Make a recipe of CoreML's PT2E quantizer."""
+
+    def unsupported(case: Case, built: Built) -> str | None:
+        return require_row_major(case, built) or find_calibration_problem(case, built)
+
+    plain = make_script(
+        FP32_OPTIONS,
+        quantizer="quantizer()",
+        preamble=_QUANTIZER.format(activations=activations),
+    )
+    imports = (
+        "from coremltools.optimize.torch import quantization",
+        "from executorch.backends.apple.coreml.quantizer import CoreMLQuantizer",
+    )
+    return make_recipe(
+        name,
+        QUANTIZED,
+        FP32_OPTIONS,
+        quantizer=functools.partial(make_quantizer, activations),
+        unsupported=unsupported,
+        script=replace(plain, imports=(*plain.imports, *imports)),
+        **more,
+    )
+
+
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         make_recipe("fp32", FLOAT32, FP32_OPTIONS),
         make_recipe("fp16", FLOAT16, FP16_OPTIONS, "float16"),
+        *map(_make_weight_recipe, INTEGERS.values()),
+        _make_weight_recipe(LUT4, semantics=make_lut_semantics),
+        _make_quantizing_recipe("int8", "quint8", like=("xnnpack:int8",)),
+        _make_quantizing_recipe("int8_pt2e_weights", "float32"),
     )
 }

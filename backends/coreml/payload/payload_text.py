@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -10,12 +10,12 @@ from backends.coreml.payload.program import (
     MilBinding,
     MilBlock,
     MilConstant,
-    MilOperation,
     MilProgram,
     MilReference,
 )
 
 _SHORT = 40
+_FEW = 8
 
 
 def list_operations(program: MilProgram) -> Iterator[str]:
@@ -32,7 +32,12 @@ def list_operations(program: MilProgram) -> Iterator[str]:
             yield f"  {role:<8} {feature.name} {dtype}{list(feature.shape)}"
     for state in program.states:
         yield f"  {'state':<8} {state.name} {state.type}"
-    yield from _list_block(program.function.body, "  ")
+    constants = {
+        operation.outputs[0].name: operation.attributes["val"]
+        for operation in operations
+        if operation.kind == "const" and operation.outputs and "val" in operation.attributes
+    }
+    yield from _list_block(program.function.body, constants, "  ")
 
 
 def list_blobs(program: MilProgram) -> list[memoryview]:
@@ -47,30 +52,37 @@ def list_blobs(program: MilProgram) -> list[memoryview]:
     return list(found.values())
 
 
-def _list_block(block: MilBlock, indent: str) -> Iterator[str]:
+def _list_block(
+    block: MilBlock, constants: Mapping[str, MilConstant], indent: str
+) -> Iterator[str]:
     for operation in block.operations:
-        if operation.kind == "const" and not _is_weight(operation):
+        if operation.kind == "const":
             continue  # shown where it is used
         results = ", ".join(f"{each.name} {each.type}" for each in operation.outputs)
         given = " ".join(
-            f"{key}={', '.join(map(_format, bindings))}"
+            f"{key}={', '.join(_format(binding, constants) for binding in bindings)}"
             for key, bindings in operation.inputs.items()
         )
+        attributes = " ".join(
+            f"{key}={_format(value, constants)}" for key, value in operation.attributes.items()
+        )
+        given = f"{given} {attributes}".strip()
         yield f"{indent}{operation.kind:<24} {results}{f' <- {given}' if given else ''}"
         for at, inner in enumerate(operation.blocks):
             yield f"{indent}  block {at}"
-            yield from _list_block(inner, f"{indent}    ")
+            yield from _list_block(inner, constants, f"{indent}    ")
     yield f"{indent}{'return':<24} {', '.join(block.outputs)}"
 
 
-def _is_weight(operation: MilOperation) -> bool:
-    value = operation.attributes.get("val")
-    return value is not None and value.blob is not None
-
-
-def _format(binding: MilBinding) -> str:
-    if isinstance(binding, MilReference):
-        return binding.name
-    if isinstance(binding.value, torch.Tensor):
-        return str(binding.type)
-    return repr(binding.value)[:_SHORT]
+def _format(binding: MilBinding, constants: Mapping[str, MilConstant]) -> str:
+    """Return the name of a value, or a constant: weights and long arrays by type."""
+    constant = constants.get(binding.name) if isinstance(binding, MilReference) else binding
+    if constant is None:
+        return binding.name if isinstance(binding, MilReference) else "?"
+    value = constant.value
+    if not isinstance(value, torch.Tensor):
+        return repr(value)[:_SHORT]
+    if constant.blob is None and value.numel() <= _FEW:
+        return str(value.tolist())
+    name = f"{binding.name} " if isinstance(binding, MilReference) else ""
+    return f"{name}{constant.type}"
