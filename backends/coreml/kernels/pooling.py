@@ -2,8 +2,9 @@
 
 Definitions: docstrings in coremltools ``mil/ops/defs/iOS15/pool.py``. Values: torch's pooling
 where it has the padding (equal on both sides, at most half the kernel) and the dtype (no float16
-in three dimensions); otherwise windows of the padded input, reduced by torch in float32. ``l2_pool`` is the square root of the sum of squares, as Core ML's
-layer of this name (``PoolingLayerParams`` in NeuralNetwork.proto) defines it.
+in three dimensions); otherwise windows of the padded input, reduced by torch in float32.
+``l2_pool`` is the square root of the sum of squares, as in Apple's documentation of
+``MPSCNNPoolingL2Norm`` and ``BNNSPoolingFunctionL2Norm``.
 """
 
 from __future__ import annotations
