@@ -42,6 +42,7 @@ from backends.coreml.kernels.movement import (
     selection,
     tensor_shape,
 )
+from harness import UnsupportedProgram
 
 __all__ = ["KERNELS", "WITHOUT_KERNEL", "MilKernel", "call_kernel"]
 

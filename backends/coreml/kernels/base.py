@@ -194,6 +194,15 @@ def check_allocation(shape: Iterable[int], dtype: torch.dtype) -> None:
         )
 
 
+def broadcast_sizes(*shapes: Sequence[int]) -> list[int]:
+    """Return the shape to which shapes are broadcast.
+
+    Raises:
+        RuntimeError: they do not match.
+    """
+    return list(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+
+
 def check_broadcast(*tensors: torch.Tensor) -> None:
     """Refuse a broadcast whose result would be too large.
 
@@ -202,7 +211,7 @@ def check_broadcast(*tensors: torch.Tensor) -> None:
     """
     shapes = {tensor.shape for tensor in tensors}
     if len(shapes) > 1:
-        check_allocation(torch.broadcast_shapes(*shapes), tensors[0].dtype)
+        check_allocation(broadcast_sizes(*shapes), tensors[0].dtype)
 
 
 def match_dtypes(x: torch.Tensor, *others: torch.Tensor | None) -> list[torch.Tensor | None]:

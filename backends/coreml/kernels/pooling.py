@@ -75,7 +75,7 @@ class Window:
             raise ProgramError(f"a window of {width} does not fit into {size} + {sum(pair)}")
         count = -(-room // stride) + 1 if self.ceil else room // stride + 1
         # No window begins behind the input and the padding before it.
-        if self.ceil and sum(pair) and (count - 1) * stride >= size + pair[0]:
+        if self.ceil and any(pair) and (count - 1) * stride >= size + pair[0]:
             count -= 1
         return count
 
@@ -174,4 +174,5 @@ def l2_pool(
     window = Window(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     if x.dim() > 4:
         raise ProgramError(f"cannot pool a tensor of {x.dim()} dimensions")
-    return torch.linalg.vector_norm(window.unfold(x, 0.0), 2, window.window_axes())
+    norm: torch.Tensor = torch.linalg.vector_norm(window.unfold(x, 0.0), 2, window.window_axes())
+    return norm

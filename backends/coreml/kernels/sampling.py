@@ -232,7 +232,10 @@ def affine(
     output_height: _Number,
     output_width: _Number,
     align_corners: bool,
-    **sampling: Any,
+    sampling_mode: str,
+    padding_mode: str,
+    padding_value: _Number,
+    coordinates_mode: str,
 ) -> torch.Tensor:
     """Sample images [B, C, H, W] at an affine transform of the output's coordinates.
 
@@ -242,7 +245,10 @@ def affine(
         output_height: rows of the result.
         output_width: columns of the result.
         align_corners: whether -1 and 1 are the centers of the outer pixels.
-        **sampling: ``sampling_mode``, ``padding_mode``, ``padding_value``, ``coordinates_mode``.
+        sampling_mode: as for ``resample``.
+        padding_mode: as for ``resample``.
+        padding_value: value outside of the images.
+        coordinates_mode: ``normalized_minus_one_to_one``.
     """
     size = [*x.shape[:2], to_int(output_height), to_int(output_width)]
     if x.dim() != 4 or transform_matrix.dim() != 2 or min(size) < 1:
@@ -250,5 +256,7 @@ def affine(
     check_allocation(size, torch.float64)
     matrix = transform_matrix.to(torch.float32).expand(x.shape[0], 6).reshape(-1, 2, 3)
     grid = functional.affine_grid(matrix, size, align_corners=bool(align_corners))
-    modes = {key: v.lower() if isinstance(v, str) else v for key, v in sampling.items()}
-    return resample(x, grid, align_corners=align_corners, **modes)
+    modes = [mode.lower() for mode in (sampling_mode, padding_mode, coordinates_mode)]
+    if modes[2] != "normalized_minus_one_to_one":
+        raise ProgramError(f"unknown coordinates_mode {coordinates_mode!r}")
+    return resample(x, grid, modes[0], modes[1], padding_value, modes[2], align_corners)
