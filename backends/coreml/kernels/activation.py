@@ -98,7 +98,7 @@ def scaled_tanh(x: _Number, alpha: _Number, beta: _Number) -> torch.Tensor:
 @register_kernel("sigmoid_hard")
 def sigmoid_hard(x: _Number, alpha: _Number, beta: _Number) -> torch.Tensor:
     """Compute ``min(max(alpha * x + beta, 0), 1)``."""
-    return torch.clamp(linear_activation(x, alpha, beta), 0, 1)  # type: ignore[arg-type]
+    return torch.clamp(linear_activation(x, alpha, beta), 0, 1)
 
 
 @register_kernel("softmax")

@@ -194,6 +194,15 @@ def check_allocation(shape: Iterable[int], dtype: torch.dtype) -> None:
         )
 
 
+def broadcast_sizes(*shapes: Sequence[int]) -> list[int]:
+    """Return the shape to which shapes are broadcast.
+
+    Raises:
+        RuntimeError: they do not match.
+    """
+    return list(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
+
+
 def check_broadcast(*tensors: torch.Tensor) -> None:
     """Refuse a broadcast whose result would be too large.
 
@@ -202,7 +211,7 @@ def check_broadcast(*tensors: torch.Tensor) -> None:
     """
     shapes = {tensor.shape for tensor in tensors}
     if len(shapes) > 1:
-        check_allocation(torch.broadcast_shapes(*shapes), tensors[0].dtype)
+        check_allocation(broadcast_sizes(*shapes), tensors[0].dtype)
 
 
 def match_dtypes(x: torch.Tensor, *others: torch.Tensor | None) -> list[torch.Tensor | None]:
@@ -227,23 +236,20 @@ def move_elements(
     return move(*(tensor.view(torch.int16) for tensor in tensors), **options).view(torch.uint16)
 
 
-def call_kernel(
-    kernels: Mapping[str, MilKernel], name: str, arguments: Mapping[str, Any]
+def run_kernel(
+    kernel: MilKernel, name: str, arguments: Mapping[str, Any]
 ) -> torch.Tensor | list[torch.Tensor]:
-    """Compute a MIL operation.
+    """Call a kernel and turn all its errors into those of a program.
 
     Args:
-        kernels: the table of kernels.
-        name: the operation, such as ``reduce_sum``.
-        arguments: its inputs by name; inputs that the operation lacks are absent.
+        kernel: the kernel.
+        name: the operation, for messages.
+        arguments: its inputs by name.
 
     Raises:
-        UnsupportedProgram: no kernel has this name, or the result would not fit into memory.
+        UnsupportedProgram: the result would not fit into memory, or MIL does not define it.
         ProgramError: the arguments are invalid.
     """
-    kernel = kernels.get(name)
-    if kernel is None:
-        raise UnsupportedProgram(f"MIL operation {name} has no kernel")
     try:
         with torch.no_grad():
             return kernel(**arguments)

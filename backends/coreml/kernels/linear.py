@@ -12,7 +12,12 @@ import math
 import torch
 from torch.nn import functional
 
-from backends.coreml.kernels.base import check_allocation, register_kernel, to_tensor
+from backends.coreml.kernels.base import (
+    broadcast_sizes,
+    check_allocation,
+    register_kernel,
+    to_tensor,
+)
 from harness import ProgramError
 
 
@@ -32,7 +37,7 @@ def matmul(
     dtype = torch.promote_types(x.dtype, y.dtype)
     first = x.mT if transpose_x and x.dim() > 1 else x
     second = y.mT if transpose_y and y.dim() > 1 else y
-    batch = torch.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    batch = broadcast_sizes(first.shape[:-2], second.shape[:-2])
     rows = first.shape[-2] if first.dim() > 1 else 1
     columns = second.shape[-1] if second.dim() > 1 else 1
     check_allocation([*batch, rows, columns], dtype)
@@ -59,7 +64,7 @@ def einsum(values: list[torch.Tensor], equation: str) -> torch.Tensor:
     if _number_letters(equation) not in _EQUATIONS or len(values) != 2:
         raise ProgramError(f"unsupported equation {equation!r}")
     x, y = values
-    batch = torch.broadcast_shapes(x.shape[:-3], y.shape[:-3])
+    batch = broadcast_sizes(x.shape[:-3], y.shape[:-3])
     height = max(x.shape[-2], y.shape[-2])
     check_allocation([*batch, x.shape[-3], height, y.shape[-1]], x.dtype)
     return torch.einsum(equation, x, y)

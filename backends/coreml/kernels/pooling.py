@@ -2,8 +2,9 @@
 
 Definitions: docstrings in coremltools ``mil/ops/defs/iOS15/pool.py``. Values: torch's pooling
 where it has the padding (equal on both sides, at most half the kernel) and the dtype (no float16
-in three dimensions); otherwise windows of the padded input, reduced by torch in float32. ``l2_pool`` is the square root of the sum of squares, as Core ML's
-layer of this name (``PoolingLayerParams`` in NeuralNetwork.proto) defines it.
+in three dimensions); otherwise windows of the padded input, reduced by torch in float32.
+``l2_pool`` is the square root of the sum of squares, as in Apple's documentation of
+``MPSCNNPoolingL2Norm`` and ``BNNSPoolingFunctionL2Norm``.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Window:
             raise ProgramError(f"a window of {width} does not fit into {size} + {sum(pair)}")
         count = -(-room // stride) + 1 if self.ceil else room // stride + 1
         # No window begins behind the input and the padding before it.
-        if self.ceil and sum(pair) and (count - 1) * stride >= size + pair[0]:
+        if self.ceil and any(pair) and (count - 1) * stride >= size + pair[0]:
             count -= 1
         return count
 
@@ -173,4 +174,5 @@ def l2_pool(
     window = Window(x, kernel_sizes, strides, pad_type, pad, ceil_mode)
     if x.dim() > 4:
         raise ProgramError(f"cannot pool a tensor of {x.dim()} dimensions")
-    return torch.linalg.vector_norm(window.unfold(x, 0.0), 2, window.window_axes())
+    norm: torch.Tensor = torch.linalg.vector_norm(window.unfold(x, 0.0), 2, window.window_axes())
+    return norm
