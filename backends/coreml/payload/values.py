@@ -34,7 +34,6 @@ _FIELDS = {
     dtypes.INT16: "ints",
     dtypes.UINT16: "ints",
     dtypes.INT32: "ints",
-    dtypes.UINT32: "ints",
     dtypes.INT64: "longInts",
 }
 _MOST_DIMENSIONS = 16
