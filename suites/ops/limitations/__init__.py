@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.ops.limitations.coreml import COREML
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
 from suites.ops.limitations.releases import RELEASES
@@ -18,6 +19,7 @@ LIMITATIONS: list[Limitation] = [
     *XNNPACK,
     *MLX,
     *METAL,
+    *COREML,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,
