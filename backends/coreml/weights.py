@@ -31,35 +31,49 @@ def find_problem(lowered: Lowered, element: str, operation: str) -> str | None:
         reader.load(payload.data, payload.named_data) for payload in lowered.program.delegates
     ]
     nodes = (node for node in lowered.exported.graph.nodes if node.op == "call_function")
-    expected = sum(op_name(node.target) in _DECODERS for node in nodes)
+    expected = sum(len(node.users) for node in nodes if op_name(node.target) in _DECODERS)
     return find_storage_problem(programs, element, operation, expected)
 
 
 def find_storage_problem(
     programs: Sequence[MilProgram], element: str, operation: str, expected: int
 ) -> str | None:
-    """Return a problem unless programs decode a number of weights from codes of a type."""
-    found = [
-        str(dtype)
-        for program in programs
-        for kind, dtype in list_decoded(program)
-        if kind == operation
-    ]
-    if others := [dtype for dtype in found if dtype != element]:
-        return f"{operation} decodes {others[0]}, expected {element}"
-    if len(found) != expected:
-        return f"{len(found)} weights of {element} in the delegates, expected {expected}"
+    """Return a problem unless a number of operations read weights decoded from codes of a type.
+
+    Uses are counted, since the converter stores equal weights once.
+    """
+    found = 0
+    for program in programs:
+        for decoder, dtype in list_decoded(program):
+            if decoder.kind != operation:
+                continue
+            if dtype != element:
+                return f"{operation} decodes {dtype}, expected {element}"
+            found += _count_uses(program, decoder)
+    if found != expected:
+        return f"{found} operations read weights of {element}, expected {expected}"
     return None
 
 
-def list_decoded(program: MilProgram) -> Iterator[tuple[str, str]]:
+def list_decoded(program: MilProgram) -> Iterator[tuple[MilOperation, str]]:
     """Yield the decoding operation of each stored weight, and the type of its codes."""
     for operation in program.function.body.walk():
         key = _CODES.get(operation.kind)
         if key is None:
             continue
         for constant in _find_codes(program, operation, key):
-            yield operation.kind, str(constant.type).partition("[")[0]
+            yield operation, str(constant.type).partition("[")[0]
+
+
+def _count_uses(program: MilProgram, decoder: MilOperation) -> int:
+    """Count the inputs of operations that are results of one."""
+    names = {each.name for each in decoder.outputs}
+    return sum(
+        isinstance(binding, MilReference) and binding.name in names
+        for operation in program.function.body.walk()
+        for bindings in operation.inputs.values()
+        for binding in bindings
+    )
 
 
 def _find_codes(program: MilProgram, operation: MilOperation, key: str) -> Iterator[MilConstant]:
