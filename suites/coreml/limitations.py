@@ -52,6 +52,16 @@ LIMITATIONS: list[Limitation] = [
         error="is tagged with (tag0) but has user (output)",
     ),
     Limitation(
+        target="coreml:fp16",
+        case="state/key_value_cache",
+        reason="The converter casts every value that it reads from a state to float32. "
+        "scaled_dot_product_attention (ops.py) does not promote its operands to one dtype, and the "
+        "MIL operation wants one.",
+        link=_CONVERTER,
+        stage="lower",
+        error="the named input `key` must have the same data type",
+    ),
+    Limitation(
         target="coreml:*",
         case="state/stored_at_indices",
         reason="index_put (ops.py) stacks the indices after it has squeezed some of them: their "

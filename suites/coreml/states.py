@@ -67,6 +67,12 @@ def _attend(self: State, q: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, self.a, self.b)
 
 
+def _multiply(self: State, q: Tensor) -> Tensor:
+    """The same attention without its operator."""
+    self.a.copy_(torch.cat([self.a[:, :, 2:], q], 2))
+    return (q @ self.a.mT).softmax(-1) @ self.a
+
+
 def _store_indexed(self: State, x: Tensor, position: Tensor) -> Tensor:
     self.a.index_copy_(2, position, x)
     return self.a * 2
@@ -78,6 +84,7 @@ CASES: list[Case] = [
         _state("state/two_buffers", _shift, randn(4, 8)),
         _state("state/rows_stored", _store_rows, randn(2, 8)),
         _state("state/key_value_cache", _attend, randn(1, 2, 2, 4), shape=(1, 2, 6, 4)),
+        _state("state/products_of_a_cache", _multiply, randn(1, 2, 2, 4), shape=(1, 2, 6, 4)),
         _state("state/stored_at_indices", _store_indexed, randn(1, 2, 2, 4),
                values([3, 1], 2, dtype=torch.int64), shape=(1, 2, 6, 4)),
         targets="coreml:fp16",
