@@ -14,7 +14,7 @@ from suites.metal.limitations import LIMITATIONS as METAL
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
 
-_ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*"
+_ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*|coreml:*"
 _SKIPS = "Upstream's own runner skips such programs as bad tests."
 _FLOOR = (
     "floor(a / b), which is infinite for an infinite a. ATen and Python compute (a - a % b) / b, "
