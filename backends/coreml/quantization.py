@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from backends.coreml.patterns import keep_patterns
 from backends.coreml.quiet import import_compiler
 from harness import UnsupportedProgram
 from harness.backend_api import GENERIC_SEMANTICS, BlockQuantizedTensor, OperatorSemantics
@@ -168,6 +169,7 @@ def make_quantizer(activations: str) -> Any:
         activations: torch's dtype of activations: ``quint8``, or ``float32`` for weights only.
     """
     import_compiler()
+    keep_patterns()
     import torch
     from coremltools.optimize.torch import quantization
     from executorch.backends.apple.coreml.quantizer import CoreMLQuantizer
