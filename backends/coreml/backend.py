@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backends.coreml.delegate_id import DELEGATE
 from backends.coreml.recipes import RECIPES
+from backends.coreml.settings import SETTINGS
 from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
 
@@ -21,6 +22,7 @@ class Coreml:
     name = "coreml"
     delegate = DELEGATE
     recipes = RECIPES
+    settings = SETTINGS
     # coremltools converts for every CoreML user; ExecuTorch's package chooses what it converts, and
     # registers conversions of its own.
     lowering_code = LoweringCode(("executorch.backends.apple.coreml",))

@@ -31,7 +31,7 @@ _PATTERNS = (
 
 
 def keep_patterns() -> None:
-    """Let the quantizer make each pattern once in this process; does nothing with ``--no-speed``."""
+    """Let the quantizer make each pattern once in this process; not with ``--no-speed``."""
     if is_sped_up():
         _replace()
 

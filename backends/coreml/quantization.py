@@ -102,6 +102,7 @@ def _make_integer_format(name: str, bits: int, group: int) -> CoremlWeightFormat
     )
 
 
+LUT_BITS = 4
 LUT_COLUMNS = 16
 """Columns that share a look-up table."""
 
@@ -110,7 +111,9 @@ def _make_codebook_config() -> Any:
     import torch
     from torchao.prototype.quantization.codebook_coreml import CodebookWeightOnlyConfig
 
-    return CodebookWeightOnlyConfig(dtype=torch.uint4, block_size=[-1, LUT_COLUMNS])
+    return CodebookWeightOnlyConfig(
+        dtype=getattr(torch, f"uint{LUT_BITS}"), block_size=[-1, LUT_COLUMNS]
+    )
 
 
 INTEGERS = {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConverterOptions:
-    """Options of the CoreML partitioner.
+    """Options of the CoreML partitioner. Calling them makes the partitioner.
 
     Attributes:
         precision: member of ``coremltools.precision``: the float type that the converter computes
@@ -41,7 +41,7 @@ class ConverterOptions:
     target: str = "iOS18"
     takes_buffers: bool = True
 
-    def make_partitioners(self) -> list[Partitioner]:
+    def __call__(self) -> list[Partitioner]:
         """Make the partitioner."""
         from backends.coreml.quiet import import_compiler
 
@@ -53,11 +53,7 @@ class ConverterOptions:
             compute_precision=coremltools.precision[self.precision],
             minimum_deployment_target=coremltools.target[self.target],
         )
-        return [
-            CoreMLPartitioner(
-                compile_specs=specs, take_over_mutable_buffer=self.takes_buffers
-            )
-        ]
+        return [CoreMLPartitioner(compile_specs=specs, take_over_mutable_buffer=self.takes_buffers)]
 
     @property
     def source(self) -> str:
@@ -95,7 +91,6 @@ def make_script(options: ConverterOptions, **more: Any) -> Script:
 
 def explain(partitioners: Sequence[Any], node: Node) -> str | None:
     """Explain why the partitioner does not delegate a node."""
-    import torch
     from executorch.backends.apple.coreml.partition import coreml_partitioner
 
     if node.op != "call_function":
@@ -114,7 +109,6 @@ def explain(partitioners: Sequence[Any], node: Node) -> str | None:
         return "the partitioner refuses argmin and argmax of all elements"
     if "alpha" in node.kwargs and node.kwargs["alpha"] != 1:
         return "the partitioner refuses add and sub with an alpha"
-    del torch
     return None
 
 
@@ -135,7 +129,7 @@ def make_recipe(
     """Make a recipe with converter options; ``more`` are further fields."""
     defaults: dict[str, Any] = {
         "dtype": dtype,
-        "partitioners": options.make_partitioners,
+        "partitioners": options,
         "edge_config": make_edge_config,
         "unsupported": require_row_major,
         "explain": explain,

@@ -84,6 +84,5 @@ def _find_codes(program: MilProgram, operation: MilOperation, key: str) -> Itera
             yield binding
         elif isinstance(binding, MilReference):
             for other in program.function.body.walk():
-                if any(each.name == binding.name for each in other.outputs):
-                    if "val" in other.attributes:
-                        yield other.attributes["val"]
+                if "val" in other.attributes and other.outputs[0].name == binding.name:
+                    yield other.attributes["val"]

@@ -79,13 +79,4 @@ LIMITATIONS: list[Limitation] = [
         stage="compare",
         outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:fp32",
-        case="state/initial_values",
-        reason="The converter does not write the values of a buffer to the model, and the delegate "
-        "sets none: a new state is zeros (newState in ETCoreMLModel.mm).",
-        link=_SOURCE + "runtime/delegate/ETCoreMLModel.mm",
-        stage="compare",
-        outcome=Status.MISMATCH,
-    ),
 ]

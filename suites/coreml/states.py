@@ -22,10 +22,10 @@ Tensor = torch.Tensor
 class State(torch.nn.Module):
     """A module with one buffer or two, and a function of them."""
 
-    def __init__(self, function: Callable[..., Any], shape: tuple[int, ...], fill: float) -> None:
+    def __init__(self, function: Callable[..., Any], shape: tuple[int, ...]) -> None:
         super().__init__()
         self.function = function
-        self.register_buffer("a", torch.full(shape, fill))
+        self.register_buffer("a", torch.zeros(shape))
         self.register_buffer("b", torch.zeros(shape))
 
     def forward(self, *inputs: Tensor) -> Any:
@@ -37,10 +37,9 @@ def _state(
     function: Callable[..., Any],
     *inputs: Input,
     shape: tuple[int, ...] = (4, 8),
-    fill: float = 0.0,
 ) -> Case:
     """Make a case of three calls, with inputs of their own."""
-    layer = partial(State, function, shape, fill)
+    layer = partial(State, function, shape)
     return nn_case(name, layer, *inputs, calls=[inputs, inputs], tags=["stateful"])
 
 
@@ -92,7 +91,5 @@ CASES: list[Case] = [
     *on_coreml(
         _state("state/rounded_to_half", _accumulate, randn(4, 8)),
         _state("state/exact_in_half", _accumulate, values([1.5, -2.0, 99.0, 0.25], 4, 8)),
-        _state("state/initial_values", _accumulate, values([1.5, -2.0, 99.0, 0.25], 4, 8),
-               fill=3.0),
     ),
 ]  # fmt: skip

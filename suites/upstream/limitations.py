@@ -236,12 +236,12 @@ def _refused_by_coreml(cases: str, reason: str, error: str, link: str = _COREML_
 
 _COREML = [
     replace(
-        _as_ours("coreml:*", "max_pool2d_with_indices/dilation", "upstream/maxpool2d/dilation_0"),
+        _as_ours("coreml:fp32", "max_pool2d_with_indices/dilation", _of("maxpool2d", "dilation_0")),
         case="|".join(_of(f"maxpool{n}d", _POOL_DILATIONS) for n in (1, 2, 3)),
     ),
-    _as_ours("coreml:*", "gelu/tanh", _of("gelu", "f32_tanh_*")),
+    _as_ours("coreml:fp32", "gelu/tanh", _of("gelu", "f32_tanh_*")),
     replace(
-        _as_ours("coreml:*", "sum/out_dtype", _of("mean", "output_dtype_*")),
+        _as_ours("coreml:fp32", "sum/out_dtype", _of("mean", "output_dtype_*")),
         reason="mean (ops.py) does not read the keyword argument dtype: the model computes a mean "
         "of integers in int32, and one in float64 in float32.",
     ),

@@ -65,8 +65,8 @@ class MilExecutor:
 
     Attributes:
         program: the program.
-        states: the states by name. They are zeros at first, whatever the values of the module's
-            buffers: the model has none, and ``newState`` of ``MLModel`` makes zeros.
+        states: the states by name. They are zeros at first: a model has no values of its states,
+            and ``newState`` of ``MLModel`` makes zeros.
     """
 
     def __init__(
@@ -122,9 +122,7 @@ class MilExecutor:
                 )
             values[feature.name] = given.to(declared.dtype.storage)
         self._steps = 0
-        returned = dict(
-            zip(self.program.function.body.outputs, self._body(values), strict=True)
-        )
+        returned = dict(zip(self.program.function.body.outputs, self._body(values), strict=True))
         return [
             _to_tensor(returned[feature.name], feature.name) for feature in self.program.outputs
         ]
@@ -189,7 +187,7 @@ class MilExecutor:
             raise OperationError(f"CoreML operation {operation}: {reason}") from error
         results = found if isinstance(found, list) else [found]
         results = [
-            result.to(output.type.dtype.storage) if isinstance(output.type, MilTensorType) else 0
+            _to_declared(result, output)
             for result, output in zip(results, operation.outputs, strict=False)
         ]
         _check_results(operation, results)
@@ -342,6 +340,13 @@ def _to_runtime_values(values: Sequence[Any], outputs: Sequence[MilParameter]) -
         else value
         for value, output in zip(values, outputs, strict=True)
     ]
+
+
+def _to_declared(result: torch.Tensor, output: MilParameter) -> torch.Tensor:
+    """Round a decompressed weight to the dtype that the operation declares."""
+    if not isinstance(output.type, MilTensorType):
+        raise ProgramError(f"weight {output.name!r} is no tensor")
+    return result.to(output.type.dtype.storage)
 
 
 def _to_tensor(value: Any, name: str) -> torch.Tensor:

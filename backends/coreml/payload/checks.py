@@ -85,9 +85,7 @@ def _check_operation(operation: MilOperation, scope: Mapping[str, MilType]) -> N
         _check_block(block, scope)
 
 
-def _define(
-    scope: dict[str, MilType], parameters: tuple[MilParameter, ...], where: str
-) -> None:
+def _define(scope: dict[str, MilType], parameters: tuple[MilParameter, ...], where: str) -> None:
     for each in parameters:
         if each.name in scope:
             raise CoremlPayloadError(f"{where} defines {each.name[:80]!r} a second time")

@@ -58,8 +58,7 @@ class MilTensorType:
     def matches(self, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of a shape has this type's shape."""
         return len(shape) == len(self.shape) and all(
-            expected in (None, actual)
-            for expected, actual in zip(self.shape, shape, strict=True)
+            expected in (None, actual) for expected, actual in zip(self.shape, shape, strict=True)
         )
 
 
@@ -223,6 +222,4 @@ class MilProgram:
     @property
     def states(self) -> tuple[MilParameter, ...]:
         """The states of the function."""
-        return tuple(
-            each for each in self.function.inputs if isinstance(each.type, MilStateType)
-        )
+        return tuple(each for each in self.function.inputs if isinstance(each.type, MilStateType))

@@ -97,9 +97,7 @@ def parse(model: bytes | memoryview) -> Any:
     return message
 
 
-def _read_features(
-    messages: Any, names: tuple[str, ...], role: str
-) -> tuple[MilFeature, ...]:
+def _read_features(messages: Any, names: tuple[str, ...], role: str) -> tuple[MilFeature, ...]:
     """Return the descriptions of the named inputs or outputs."""
     found = {message.name: message for message in messages}
     missing = [name for name in names if name not in found]

@@ -13,7 +13,6 @@ from backends.coreml.payload.blobs import WeightFile, decode
 from backends.coreml.payload.program import (
     CoremlPayloadError,
     MilConstant,
-    MilDtype,
     MilListType,
     MilNumber,
     MilStateType,
@@ -117,7 +116,9 @@ class ValueReader:
             raise CoremlPayloadError(f"{where} is a tensor without elements")
         return MilConstant(type_, _read_immediate(immediate.tensor, type_, where))
 
-    def _read_blob(self, message: Any, type_: MilTensorType | MilListType, where: str) -> Any:
+    def _read_blob(
+        self, message: Any, type_: MilTensorType | MilListType, where: str
+    ) -> MilConstant:
         if isinstance(type_, MilListType) or type_.dtype not in dtypes.BLOB_NUMBERS:
             raise CoremlPayloadError(f"{where}: {type_} is in no weight file")
         shape = _require_static(type_, where)
@@ -148,9 +149,7 @@ def _read_immediate(message: Any, type_: MilTensorType, where: str) -> MilNumber
     if field == "bytes":
         expected = (count * dtype.bits + 7) // 8
         if len(elements) != expected:
-            raise CoremlPayloadError(
-                f"{where} has {len(elements)} bytes, {type_} needs {expected}"
-            )
+            raise CoremlPayloadError(f"{where} has {len(elements)} bytes, {type_} needs {expected}")
         value = decode(elements, dtype, shape)
         return value if shape else _to_number(value)
     if len(elements) != count:

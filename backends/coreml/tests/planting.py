@@ -50,9 +50,7 @@ def _quantized() -> torch.nn.Module:
 
 NET = Case("planted/net", lambda: (Net(), (torch.randn(2, 3, 16, 16), torch.randn(2, 8, 24))))
 WEIGHTS_ONLY = Case("planted/weights", lambda: (_quantized(), (torch.randn(4, 64),)))
-STATE = Case(
-    "planted/state", lambda: (Total(), (torch.randn(3, 5, dtype=torch.float16),))
-)
+STATE = Case("planted/state", lambda: (Total(), (torch.randn(3, 5, dtype=torch.float16),)))
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,8 @@ def _rename(kind: str, other: str) -> Edit:
 
 
 FAULTS = (
-    PlantedFault("one weight of a convolution", NET, "fp32", _blob("conv", "weight", _scale(5, 1.01))),
+    PlantedFault("one weight of a convolution", NET, "fp32",
+                 _blob("conv", "weight", _scale(5, 1.01))),
     PlantedFault("one weight of a linear layer", NET, "fp32",
                  _blob("linear", "weight", _scale(7, 1.01))),
     PlantedFault("a dropped bias", NET, "fp32", _blob("linear", "bias", _zero)),

@@ -77,9 +77,7 @@ def test_an_endless_loop_ends_in_an_error() -> None:
     @mb.program(input_specs=[mb.TensorSpec(shape=(1,))], opset_version=coremltools.target.iOS18)
     def program(x: Any) -> Any:
         total = mb.while_loop(
-            _cond=lambda total: mb.less(
-                x=mb.reduce_sum(x=total, axes=[0], keep_dims=False), y=1.0
-            ),
+            _cond=lambda total: mb.less(x=mb.reduce_sum(x=total, axes=[0], keep_dims=False), y=1.0),
             _body=lambda total: mb.mul(x=total, y=0.5),
             loop_vars=(x,),
         )
@@ -155,7 +153,7 @@ def test_an_error_of_a_kernel_names_the_operation() -> None:
         raise IndexError("out of range")
 
     executor = make_executor(real("stateful"), {**KERNELS, "relu": broken})
-    with pytest.raises(ProgramError, match="CoreML operation relu .*: out of range"):
+    with pytest.raises(ProgramError, match=r"CoreML operation relu .*: out of range"):
         executor([torch.ones(4, 32)])
 
 

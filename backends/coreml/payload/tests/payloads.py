@@ -87,9 +87,7 @@ def pack(files: Mapping[str, bytes | memoryview]) -> bytes:
     return bytes(data) + json.dumps({"nodes": nodes}).encode()[::-1]
 
 
-def edit_files(
-    data: bytes, edit: Callable[[dict[str, bytes]], object]
-) -> bytes:
+def edit_files(data: bytes, edit: Callable[[dict[str, bytes]], object]) -> bytes:
     """Return a payload whose files are changed by a function."""
     files = {path: bytes(content) for path, content in read_folder(data).items()}
     edit(files)

@@ -135,7 +135,7 @@ def _weight(message: Any) -> Any:
 
 def _swap_operations(message: Any) -> None:
     operations = block_of(message).operations
-    whole = [each for each in operations]
+    whole = list(operations)
     del operations[:]
     operations.extend(reversed(whole))
 
