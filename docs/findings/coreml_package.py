@@ -23,7 +23,6 @@ try:
 except ImportError as error:
     print(f"cannot be tried here: {error}")
     raise SystemExit(CANNOT_TRY) from None
-import numpy
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 
@@ -64,8 +63,8 @@ def compute(function: Any, *inputs: torch.Tensor) -> list[torch.Tensor]:
     values: dict[str, Any] = {}
     for name, given in zip(function.inputs, inputs, strict=True):
         array = given.reshape(1) if given.dim() == 0 else given
-        dtype = {torch.bool: numpy.float32, torch.int64: numpy.int32}.get(given.dtype)
-        values[name] = array.numpy().astype(dtype) if dtype else array.numpy()
+        dtype = {torch.bool: torch.float32, torch.int64: torch.int32}.get(given.dtype)
+        values[name] = (array.to(dtype) if dtype else array).numpy()
 
     def read(value: Any) -> Any:
         if isinstance(value, list | tuple):
@@ -87,4 +86,4 @@ def compute(function: Any, *inputs: torch.Tensor) -> list[torch.Tensor]:
             if result.val is None:
                 raise CannotTry(f"coremltools has no definition of {operation.op_type}")
             values[output.name] = result.val
-    return [torch.from_numpy(numpy.asarray(read(each)).copy()) for each in function.outputs]
+    return [torch.tensor(read(each)) for each in function.outputs]

@@ -65,7 +65,7 @@ def read_model(found: CoremlModel) -> MilProgram:
     name = found.function or message.description.defaultFunctionName or "main"
     if name not in functions:
         raise CoremlPayloadError(f"its program has no function {name[:80]!r}")
-    function = _Reader(found.files).read_function(name, functions[name])
+    function = _ProgramReader(found.files).read_function(name, functions[name])
     description = message.description
     for candidate in message.description.functions:
         if candidate.name == name:
@@ -127,7 +127,7 @@ def _read_feature(message: Any, role: str) -> MilFeature:
     return MilFeature(message.name, dtype, tuple(array.shape), ranges, choices)
 
 
-class _Reader:
+class _ProgramReader:
     """Reads the messages of one program."""
 
     def __init__(self, files: Mapping[str, memoryview]) -> None:
