@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from backends.coreml.patterns import keep_patterns
 from backends.coreml.quiet import import_compiler
 from harness import UnsupportedProgram
-from harness.backend_api import GENERIC_SEMANTICS, BlockQuantizedTensor, OperatorSemantics
 
 if TYPE_CHECKING:
     import torch
 
     from harness import Built, Case
-    from harness.backend_api import Lowered
+    from harness.backend_api import BlockQuantizedTensor, Lowered, OperatorSemantics
 
 
 @dataclass(frozen=True)
@@ -135,6 +134,8 @@ LUT4 = CoremlWeightFormat(
 
 def make_lut_semantics() -> OperatorSemantics:
     """Return semantics that include torchao's operator that looks up codes."""
+    from harness.backend_api import GENERIC_SEMANTICS
+
     decoders = {**GENERIC_SEMANTICS.decoders, "quant::dequantize_codebook": _decode_codebook}
     return replace(GENERIC_SEMANTICS, decoders=decoders)
 
@@ -156,6 +157,8 @@ def _decode_codebook(
         dtype: of the result; float32 by default.
     """
     import torch
+
+    from harness.backend_api import BlockQuantizedTensor
 
     tables = codebook.squeeze(-1)
     for axis in (0, 1):

@@ -75,7 +75,7 @@ CASES: list[Case] = on_coreml(
        lambda x: torch.cat([x[:, 1::2], x[:, :-2], x.flip(1)], 1), randn(3, 8)),
     op("upsample_bilinear2d/corners",
        lambda x: F.interpolate(x, (7, 9), mode="bilinear", align_corners=True), randn(1, 2, 4, 5)),
-    op("cumsum/int64", lambda x: x.cumsum(0), ints(-9, 9, 6, 4)),
+    op("cumsum/int64_signs", lambda x: x.cumsum(0), ints(-9, 9, 6, 4)),
     op("floor_divide/int64_signs", lambda x, y: x // (y.abs() + 1), ints(-30, 30, 24),
        ints(-7, 7, 24)),
     op("remainder/signs", torch.remainder, randn(6, 7), uniform(-2.0, -0.5, 6, 7)),
