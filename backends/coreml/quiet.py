@@ -27,14 +27,14 @@ def import_compiler() -> ModuleType:
     """Import the delegate's compiler, and with it coremltools; returns the module.
 
     coremltools logs untested versions of torch and missing macOS libraries, and every conversion
-    logs a specification version and writes three progress bars.
+    logs a specification version and writes three progress bars. Its errors are raised as well.
     """
     converter = logging.getLogger("coremltools")
-    converter.setLevel(logging.ERROR)
+    converter.setLevel(logging.CRITICAL)
     compiler = importlib.import_module("executorch.backends.apple.coreml.compiler")
     importlib.import_module("executorch.backends.apple.coreml.partition")
     for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     replace = AttributeReplacer("coreml.quiet")
     for name, attribute in _BARS:
         module = importlib.import_module(name)
