@@ -103,7 +103,7 @@ def compare(
     opset: str = "iOS15",
     *,
     ulps: float = 4,
-    scale: float = 0.0,
+    magnitude: float = 0.0,
     valued: bool = True,
     **inputs: Any,
 ) -> list[torch.Tensor]:
@@ -113,7 +113,7 @@ def compare(
         name: the operation.
         opset: version of the operation.
         ulps: allowed error in units of the last place of the larger number.
-        scale: size of intermediate results; smaller numbers have the error of this one.
+        magnitude: size of intermediate results; smaller numbers have the error of this one.
         valued: whether the operation has value inference.
         **inputs: inputs of the operation.
 
@@ -127,12 +127,12 @@ def compare(
         assert tuple(result.shape) == expected.shape
         assert (expected.value is not None) == valued
         if expected.value is not None:
-            assert_close(result, torch.from_numpy(expected.value), ulps, scale)
+            assert_close(result, torch.from_numpy(expected.value), ulps, magnitude)
     return results
 
 
 def assert_close(
-    result: torch.Tensor, expected: torch.Tensor, ulps: float = 4, scale: float = 0.0
+    result: torch.Tensor, expected: torch.Tensor, ulps: float = 4, magnitude: float = 0.0
 ) -> None:
     """Require equal integers, and floats within some units of the last place."""
     assert result.shape == expected.shape
@@ -141,7 +141,7 @@ def assert_close(
         return
     got, wanted = result.to(torch.float64), expected.to(torch.float64)
     info = torch.finfo(result.dtype)
-    size = torch.maximum(got.abs(), wanted.abs()).clamp(min=max(info.tiny, scale))
+    size = torch.maximum(got.abs(), wanted.abs()).clamp(min=max(info.tiny, magnitude))
     same = (got == wanted) | (got.isnan() & wanted.isnan())
     error = torch.where(same, 0.0, (got - wanted).abs() / (size * info.eps))
     assert not error.isnan().any(), f"{got} for {wanted}"

@@ -177,7 +177,7 @@ ALPHA_BETA = ["clamped_relu", "linear_activation", "scaled_tanh", "sigmoid_hard"
 def test_activations_with_alpha(name, alpha, dtype):
     # numpy rounds e^x before it subtracts 1.
     for opset in ("iOS15", "iOS17"):
-        compare(name, opset, x=draw(9, (3, 8), dtype), alpha=dtype(alpha), scale=alpha)
+        compare(name, opset, x=draw(9, (3, 8), dtype), alpha=dtype(alpha), magnitude=alpha)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -185,13 +185,13 @@ def test_activations_with_alpha(name, alpha, dtype):
 @pytest.mark.parametrize("name", ALPHA_BETA)
 def test_activations_with_alpha_and_beta(name, numbers, dtype):
     alpha, beta = map(dtype, numbers)
-    compare(name, x=draw(10, (3, 8), dtype), alpha=alpha, beta=beta, scale=1)
+    compare(name, x=draw(10, (3, 8), dtype), alpha=alpha, beta=beta, magnitude=1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["relu", "relu6", "sigmoid", "softsign", "softplus"])
 def test_plain_activations(name, dtype):
-    compare(name, x=draw(11, (3, 8), dtype, -8, 8), scale=1)
+    compare(name, x=draw(11, (3, 8), dtype, -8, 8), magnitude=1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -206,7 +206,7 @@ def test_silu(dtype):
 @pytest.mark.parametrize("mode", ["EXACT", "TANH_APPROXIMATION", "SIGMOID_APPROXIMATION", None])
 def test_gelu(mode, dtype):
     options = {} if mode is None else {"mode": mode}
-    compare("gelu", x=draw(12, (3, 8), dtype), scale=1, **options)
+    compare("gelu", x=draw(12, (3, 8), dtype), magnitude=1, **options)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -221,7 +221,7 @@ def test_prelu(shape, dtype):
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 2, 2)], ids=str)
 def test_softplus_parametric(shape, dtype):
     alpha, beta = numpy.array([0.5, -1, 2], dtype), numpy.array([1, 2, -0.5], dtype)
-    compare("softplus_parametric", x=draw(14, shape, dtype), alpha=alpha, beta=beta, scale=2)
+    compare("softplus_parametric", x=draw(14, shape, dtype), alpha=alpha, beta=beta, magnitude=2)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
