@@ -144,8 +144,11 @@ def assert_close(
     size = torch.maximum(got.abs(), wanted.abs()).clamp(min=max(info.tiny, magnitude))
     same = (got == wanted) | (got.isnan() & wanted.isnan())
     error = torch.where(same, 0.0, (got - wanted).abs() / (size * info.eps))
-    assert not error.isnan().any(), f"{got} for {wanted}"
-    assert error.max() <= ulps if error.numel() else True, f"{error.max()} ulps: {got}, {wanted}"
+    assert not error.isnan().any()
+    worst = int(error.argmax()) if error.numel() else None
+    if worst is not None and error.reshape(-1)[worst] > ulps:
+        pair = got.reshape(-1)[worst].item(), wanted.reshape(-1)[worst].item()
+        raise AssertionError(f"{error.max().item()} ulps: {pair[0]} instead of {pair[1]}")
 
 
 def draw(
