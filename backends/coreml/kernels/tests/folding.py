@@ -92,9 +92,12 @@ def to_argument(value: Any) -> Any:
 
 
 def compute(name: str, **inputs: Any) -> list[torch.Tensor]:
-    """Call a kernel with inputs of the builder."""
+    """Call a kernel with inputs of the builder, and require that it does not change them."""
     arguments = {key: to_argument(value) for key, value in inputs.items()}
+    kept = {k: v.clone() for k, v in arguments.items() if isinstance(v, torch.Tensor)}
     results = call_kernel(name, arguments)
+    for key, value in kept.items():
+        assert torch.equal(value.nan_to_num(), arguments[key].nan_to_num()), f"{name} changed {key}"
     return results if isinstance(results, list) else [results]
 
 
