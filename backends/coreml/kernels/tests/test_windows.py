@@ -109,9 +109,9 @@ def test_conv_ignores_pad_of_other_types():
 def test_conv_quantized():
     x, codes = draw(1, (1, 2, 5, 5)), numpy.arange(24, dtype=numpy.uint8).reshape(3, 2, 2, 2)
     scale, shift = numpy.array([0.5, 1, 2], numpy.float32), numpy.array([-1, 0, 1], numpy.float32)
-    (result,) = compute(
+    (result,) = compare(
         "conv_quantized", x=x, weight=codes, quantization_type="linear", quant_scale=scale,
-        quant_bias=shift, pad_type="same", nbits=8,
+        quant_bias=shift, pad_type="same", nbits=8, valued=False,
     )  # fmt: skip
     weight = codes * scale.reshape(-1, 1, 1, 1) + shift.reshape(-1, 1, 1, 1)
     assert torch.equal(result, compute("conv", x=x, weight=weight, pad_type="same")[0])
