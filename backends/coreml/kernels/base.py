@@ -36,6 +36,9 @@ DTYPES: Mapping[str, torch.dtype] = {
     "bool": torch.bool,
 }
 
+# Largest result of a kernel. Models have smaller ones; filling more takes seconds.
+MAX_TENSOR_BYTES = 2 * 2**30
+
 _Kernel = TypeVar("_Kernel", bound=MilKernel)
 
 _kernels: dict[str, MilKernel] = {}
@@ -177,7 +180,7 @@ def _host_bytes() -> int:
 
 
 def check_allocation(shape: Iterable[int], dtype: torch.dtype) -> None:
-    """Refuse a tensor with a negative size, or of more than half of this host's memory.
+    """Refuse a tensor with a negative size, or of more than 2 GiB or half of this host's memory.
 
     Raises:
         ProgramError: a size is negative.
@@ -187,10 +190,10 @@ def check_allocation(shape: Iterable[int], dtype: torch.dtype) -> None:
     if any(size < 0 for size in sizes):
         raise ProgramError(f"cannot create a tensor of shape {sizes}")
     count = math.prod(sizes) * dtype.itemsize
-    if count > _host_bytes() // 2:
+    limit = min(_host_bytes() // 2, MAX_TENSOR_BYTES)
+    if count > limit:
         raise UnsupportedProgram(
-            f"a tensor of shape {sizes} would take {count} bytes, more than half of this host's "
-            "memory"
+            f"a tensor of shape {sizes} would take {count} bytes, more than the limit of {limit}"
         )
 
 

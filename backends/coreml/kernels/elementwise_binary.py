@@ -1,8 +1,7 @@
-"""Functions of two tensors with broadcasting, and ``select``.
+"""Functions of two tensors with broadcasting.
 
-Formulas: docstrings in coremltools ``mil/ops/defs/iOS15/elementwise_binary.py`` and
-``iOS15/control_flow.py``. Different dtypes are promoted as by ``types.promote_types``. Values:
-torch's kernels in that dtype.
+Formulas: docstrings in coremltools ``mil/ops/defs/iOS15/elementwise_binary.py``. Different dtypes
+are promoted as by ``types.promote_types``. Values: torch's kernels in that dtype.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable
 import torch
 
 from backends.coreml.kernels.base import Scalar, check_broadcast, register_kernel, to_tensor
-from harness import UnsupportedProgram
 
 _Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -46,8 +44,9 @@ def _floor_divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _divide(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if not a.is_floating_point():
-        # The result is an integer, and no document says how its quotient is rounded.
-        raise UnsupportedProgram("division of integers has no documented rounding")
+        # The result is an integer. No document says how it is rounded; coremltools rounds constants
+        # toward zero, since it saves the quotient in an integer type (types/type_tensor.py).
+        return torch.div(a, b, rounding_mode="trunc")
     return torch.div(a, b)
 
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from backends.coreml.kernels.base import check_allocation, register_kernel
 from backends.coreml.kernels.convolution import pad_spatial, read_sizes, resolve_padding
-from harness import ProgramError
+from harness import ProgramError, UnsupportedProgram
 
 _MAX_POOLS: dict[int, Callable[..., torch.Tensor]] = {
     1: functional.max_pool1d,
@@ -67,15 +67,19 @@ class Window:
                 x.shape[2:], self.kernel, self.strides, self.pairs, strict=True
             )
         ]
-        check_allocation([*x.shape[:2], *self.spatial], x.dtype)
+        # The elements of all windows, which are also a measure of the time.
+        check_allocation([*x.shape[:2], *self.spatial, *self.kernel], x.dtype)
 
     def _count(self, size: int, width: int, stride: int, pair: tuple[int, int]) -> int:
         room = size + sum(pair) - width
         if room < 0:
             raise ProgramError(f"a window of {width} does not fit into {size} + {sum(pair)}")
         count = -(-room // stride) + 1 if self.ceil else room // stride + 1
-        # No window begins behind the input and the padding before it.
-        if self.ceil and any(pair) and (count - 1) * stride >= size + pair[0]:
+        if self.ceil and (count - 1) * stride >= size + pair[0]:
+            # The last window begins behind the input. MIL drops it, but only with padding; torch
+            # always drops it, although MIL calls its rule the same.
+            if not any(pair):
+                raise UnsupportedProgram("ceil_mode adds a window without an element")
             count -= 1
         return count
 
