@@ -201,11 +201,14 @@ def conv_transpose(
             (first, n - first - size)
             for (first, _), n, size in zip(crops, full, wanted, strict=True)
         ]
-    result = _TRANSPOSED[rank](x, weight.to(x.dtype), None, steps, 0, 0, to_int(groups), spread)
+    # torch adds overlapping windows in float16; its other products accumulate in float32.
+    wide = torch.float32 if x.dtype == torch.float16 else x.dtype
+    groups = to_int(groups)
+    result = _TRANSPOSED[rank](x.to(wide), weight.to(wide), None, steps, 0, 0, groups, spread)
     result = pad_spatial(result, [(-first, -last) for first, last in crops], 0.0)
-    if bias is None:
-        return result
-    return result + to_tensor(bias, x.dtype).reshape(-1, *[1] * rank)
+    if bias is not None:
+        result = result + to_tensor(bias, wide).reshape(-1, *[1] * rank)
+    return result.to(x.dtype)
 
 
 def _resolve_crops(

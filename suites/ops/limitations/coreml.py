@@ -73,7 +73,7 @@ COREML: list[Limitation] = [
         error="expects tensor or scalar of dtype from type domain",
     ),
     Limitation(
-        target=_ALL,
+        target="coreml:fp32",
         case="native_layer_norm/fp16",
         reason="layer_norm (ops.py) passes epsilon as float32 beside a float16 gamma, and the MIL "
         "operation wants one dtype. Workaround: convert a float32 module with compute_precision "
@@ -90,6 +90,17 @@ COREML: list[Limitation] = [
         link=_OPS,
         stage="lower",
         error="must have the same data type as the named input `x`",
+    ),
+    Limitation(
+        target="coreml:fp16",
+        case="hardtanh/*|native_layer_norm/*|convolution/2d_reflect_padding|baddbmm/beta_alpha|"
+        "addmm/beta_alpha|var/large_mean|grid_sampler_2d/bilinear_zeros|expm1/*",
+        reason="Conversions (ops.py) make float32 constants beside float16 values, and the MIL "
+        "operations want one dtype. Workaround: convert a float32 module with compute_precision "
+        "FLOAT16.",
+        link=_OPS,
+        stage="lower",
+        error="must have the same data type as the named input",
     ),
     # Arguments that conversions do not take
     Limitation(
@@ -265,7 +276,7 @@ COREML: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=_ALL,
+        target="coreml:fp32",
         case="rsqrt/special_values",
         reason="rsqrt (ops.py) makes MIL's rsqrt with its default epsilon, and the model computes "
         "1 / sqrt(x + 1e-12).",
@@ -319,7 +330,7 @@ COREML: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=_ALL,
+        target="coreml:fp32",
         case="gelu/tanh",
         reason="gelu (ops.py) reads approximate as a positional argument. In an exported program "
         "it is a keyword argument, and the model computes the exact gelu.",
