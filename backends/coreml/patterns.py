@@ -15,11 +15,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.backend_api import is_sped_up
-from harness.vendors.replacements import AttributeReplacer
+from harness.vendors.replacements import AttributeReplacer, has_replaced
 
 if TYPE_CHECKING:
     import torch
 
+_PART = "coreml.patterns"
 _UTILITIES = "executorch.backends.apple.coreml.quantizer._coreml_quantizer_utils"
 _PATTERNS = (
     "get_conv_pattern",
@@ -32,14 +33,13 @@ _PATTERNS = (
 
 def keep_patterns() -> None:
     """Let the quantizer make each pattern once in this process; not with ``--no-speed``."""
-    if is_sped_up():
+    if is_sped_up() and not has_replaced(_PART):
         _replace()
 
 
-@functools.cache
 def _replace() -> None:
     utilities = importlib.import_module(_UTILITIES)
-    replace = AttributeReplacer("coreml.patterns")
+    replace = AttributeReplacer(_PART)
     for name in _PATTERNS:
         replace(utilities, name, _copy_kept(vars(utilities)[name]))
     for name, operators in (
