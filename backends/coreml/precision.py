@@ -17,14 +17,21 @@ from harness.backend_api import Precision
 # by a product.
 FLOAT32 = Precision(division_roundings=2.0)
 
+# Operations that stay one MIL operation each (coremltools' frontend/torch/ops.py) and that torch's
+# CPU kernels accumulate in float32 and round once: products by oneDNN or with float accumulators
+# (aten/src/ATen/native/CPUBlas.cpp), sums, means and softmax with ``at::opmath_type`` (native/cpu/
+# SumKernel.cpp, SoftMaxKernel.cpp, AvgPoolKernel.cpp, layer_norm_kernel.cpp). The kernel of a
+# transposed convolution computes in float32 itself. Group norms, variances and log_softmax are
+# several MIL operations, each rounded to float16.
 _FLOAT32_SUMS = frozenset(
     """
-    sum mean mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm
-    native_group_norm group_norm _softmax _log_softmax avg_pool2d _adaptive_avg_pool2d
-    _scaled_dot_product_flash_attention_for_cpu
+    sum mean mm bmm addmm baddbmm mv dot linear convolution native_layer_norm layer_norm _softmax
+    avg_pool2d _adaptive_avg_pool2d
     """.split()
 )
 
+# A function of float16 is computed in float32 and rounded once (Vectorized<Half> in
+# aten/src/ATen/cpu/vec); a sigmoid or tanh of the converter is one MIL operation.
 FLOAT16 = Precision(function_ulps=1.0, division_roundings=2.0, float32_sums=_FLOAT32_SUMS)
 
 # A weight is decoded when a model is loaded, codes times scales in float32 (decompress in

@@ -50,6 +50,9 @@ _TUPLES = {
     ("reshape_like", "end_masks"),
 }
 
+# The dtype of the result is that of a constant, which a Python number has lost.
+_TYPED_BY_CONSTANTS = frozenset(("fill", "fill_like", "one_hot", "range_1d"))
+
 # Far more than a real program runs; a loop of a hostile one can exceed it.
 _MAX_STEPS = 1_000_000
 MAX_BYTES = 2**33
@@ -222,6 +225,8 @@ class MilExecutor:
 
         def step(values: Values) -> Sequence[Any]:
             found = kernel(**{key: read(values) for key, read in readers.items()})
+            if operation.kind in _TYPED_BY_CONSTANTS:
+                return [_to_declared(found, operation.outputs[0])]
             return found if isinstance(found, list | tuple) and not is_list else [found]
 
         return step
@@ -343,9 +348,9 @@ def _to_runtime_values(values: Sequence[Any], outputs: Sequence[MilParameter]) -
 
 
 def _to_declared(result: torch.Tensor, output: MilParameter) -> torch.Tensor:
-    """Round a decompressed weight to the dtype that the operation declares."""
+    """Round a result to the dtype that the operation declares."""
     if not isinstance(output.type, MilTensorType):
-        raise ProgramError(f"weight {output.name!r} is no tensor")
+        raise ProgramError(f"{output.name!r} is no tensor")
     return result.to(output.type.dtype.storage)
 
 

@@ -171,6 +171,21 @@ def test_integers_wrap_and_scalars_gain_a_dimension() -> None:
     assert output.item() == 7
 
 
+def test_a_filled_tensor_has_the_dtype_of_its_constant() -> None:
+    half = coremltools.converters.mil.mil.types.fp16
+
+    @mb.program(
+        input_specs=[mb.TensorSpec(shape=(2, 3), dtype=half)],
+        opset_version=coremltools.target.iOS18,
+    )
+    def program(x: Any) -> Any:
+        ones = mb.fill_like(ref_tensor=mb.greater(x=x, y=numpy.float16(0)), value=numpy.float16(1))
+        return mb.add(x=x, y=ones)
+
+    x = torch.ones(2, 3, dtype=torch.float16)
+    assert torch.equal(run(program, x)[0], x + 1)
+
+
 def test_a_payload_may_be_loaded_twice() -> None:
     payload: DelegatePayload = real("fp16")
     assert metadata.find_model(payload.data, {}).function == ""
