@@ -14,4 +14,15 @@ LIMITATIONS: list[Limitation] = [
         OF_OPS, "openvino:fp32", "linear/dynamic_sequence", "quick/attention", target="openvino:*"
     ),
     copy_limitation(OF_QUANT, "openvino:int8", "int_island/layer_norm", "quick/classifier"),
+    Limitation(
+        target="coreml:fp32",
+        case="quick/state",
+        reason="CoreMLPartitioner refuses add with an alpha, and tag_mutated_buffer still gives "
+        "the buffer that the sum is written to to the delegate that reads it. The program then "
+        "writes to a buffer that it does not have.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/coreml/partition/"
+        "coreml_partitioner.py",
+        stage="lower",
+        error="does not point to a buffer that exists",
+    ),
 ]

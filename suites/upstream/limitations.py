@@ -14,7 +14,7 @@ from suites.metal.limitations import LIMITATIONS as METAL
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
 
-_ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*|openvino:*"
+_ALL = "portable:*|xnnpack:*|tosa:*|mlx:*|metal:*|coreml:*|openvino:*"
 _SKIPS = "Upstream's own runner skips such programs as bad tests."
 _FLOOR = (
     "floor(a / b), which is infinite for an infinite a. ATen and Python compute (a - a % b) / b, "
@@ -231,8 +231,12 @@ _OPENVINO = [
             ("amin", "amax", "edge_cases_0 edge_cases_3 dtype multi_dim_6 scalar_* shapes_*"),
             ("argmax", "argmax", "edge_cases_0 edge_cases_3 edge_cases_6 dtype scalar shapes_*"),
             ("argmin", "argmin", "edge_cases_0 edge_cases_3 edge_cases_6 dtype scalar shapes_*"),
-            ("mean", "mean", "basic dtype edge_cases_0 edge_cases_3 edge_cases_6 multi_dim_6 "
-                             "output_dtype_0 output_dtype_1 scalar_* shapes_*"),
+            (
+                "mean",
+                "mean",
+                "basic dtype edge_cases_0 edge_cases_3 edge_cases_6 multi_dim_6 "
+                "output_dtype_0 output_dtype_1 scalar_* shapes_*",
+            ),
         ]
     ),
     *(
@@ -290,8 +294,72 @@ _OPENVINO = [
         error="expected nan",
         outcome=Status.MISMATCH,
     ),
+]
+_COREMLTOOLS = "https://github.com/apple/coremltools/blob/9.0/coremltools/converters/mil/"
+_COREML_OPS = _COREMLTOOLS + "frontend/torch/ops.py"
+_POOL_DILATIONS = "combinations_2 dilation_0 dilation_1"
+
+
+def _refused_by_coreml(cases: str, reason: str, error: str, link: str = _COREML_OPS) -> Limitation:
+    return Limitation(
+        target="coreml:*", case=cases, reason=reason, link=link, stage="lower", error=error
+    )
+
+
+_COREML = [
+    replace(
+        _as_ours("coreml:fp32", "max_pool2d_with_indices/dilation", _of("maxpool2d", "dilation_0")),
+        case="|".join(_of(f"maxpool{n}d", _POOL_DILATIONS) for n in (1, 2, 3)),
+    ),
+    _as_ours("coreml:fp32", "gelu/tanh", _of("gelu", "f32_tanh_*")),
+    replace(
+        _as_ours("coreml:fp32", "sum/out_dtype", _of("mean", "output_dtype_*")),
+        reason="mean (ops.py) does not read the keyword argument dtype: the model computes a mean "
+        "of integers in int32, and one in float64 in float32.",
+    ),
+    Limitation(
+        target="coreml:*",
+        case=_of("logsigmoid", "dtype f32_boundary_values"),
+        reason="log_sigmoid (ops.py) is the logarithm of a sigmoid, which is near 1 for positive "
+        "x: the digits of the result are lost in its rounding.",
+        link=_COREML_OPS,
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    replace(
+        next(each for each in _MLX if "serialization name" in each.error), target="coreml:*"
+    ),
+    _refused_by_coreml(
+        _of("adaptive_maxpool1d", "return_indices") + "|"
+        + _of("adaptive_maxpool2d", "return_indices"),
+        "adaptive_max_pool (ops.py) returns the values only, and the program reads the indices.",
+        "Item selection is supported only on python list/tuple objects",
+    ),
+    _refused_by_coreml(
+        "|".join(_of(f"convtranspose{n}d", "output_padding*") for n in (1, 2, 3)),
+        "_construct_conv_transpose (ops.py) sums the padding, which is None in a program that "
+        "leaves it at 0. With a padding of 0 it refuses output_padding.",
+        "'NoneType' object is not iterable",
+    ),
+    _refused_by_coreml(
+        _of("index_put", "two_indices_4 in_place_two_indices_4"),
+        "index_put (ops.py) stacks the indices without broadcasting them.",
+        "has shape (3,), others have (1,)",
+    ),
+    _refused_by_coreml(
+        "|".join(_of(f"conv{n}d", "padding_modes_3") for n in (1, 2, 3)),
+        "pad (ops.py) passes the mode circular to MIL's pad, which has constant, reflect and "
+        "replicate.",
+        "Pad mode should be one of",
+    ),
+    _refused_by_coreml(
+        _of("avgpool3d", "ceil_mode combinations_1"),
+        "MIL's pooling in three dimensions has no ceil_mode together with padding that counts.",
+        "pool3D with ceil mode=True and include_pad=True not supported",
+        _COREMLTOOLS + "mil/ops/defs/iOS15/pool.py",
+    ),
 ]  # fmt: skip
 
 LIMITATIONS: list[Limitation] = [
-    *_EVERYWHERE, *_NATIVE, *_XNNPACK, *_TOSA, *_FLOORED, *_MLX, *_METAL, *_OPENVINO
+    *_EVERYWHERE, *_NATIVE, *_XNNPACK, *_TOSA, *_FLOORED, *_MLX, *_METAL, *_COREML, *_OPENVINO
 ]  # fmt: skip

@@ -17,8 +17,8 @@ from harness.model import registry
 from harness.record.target import Target, is_target
 
 # Folders below ``executorch/backends``, and names of flows, of our backends.
-FOLDERS = ("xnnpack", "arm", "mlx", "apple/metal")
-FLOWS = ("xnnpack", "arm", "mlx", "metal", "portable", "tosa")
+FOLDERS = ("xnnpack", "arm", "mlx", "apple/metal", "apple/coreml")
+FLOWS = ("xnnpack", "arm", "mlx", "metal", "portable", "tosa", "coreml")
 
 _ETHOS = "Ethos-U payloads come from the closed compiler Vela and run on no host; {} covers TOSA"
 _VGF = "VGF payloads come from Arm's model converter and run with Vulkan; {} covers TOSA"
@@ -40,6 +40,15 @@ COVERED: dict[str, str] = {
     "ArmRecipeType.TOSA_A16W8": "tosa:int16",
     "ArmRecipeType.VGF_FP": _VGF.format("tosa:fp"),
     "ArmRecipeType.VGF_INT8": _VGF.format("tosa:int"),
+    "CoreMLRecipeType.FP32": "coreml:fp32",
+    "CoreMLRecipeType.FP16": "coreml:fp16",
+    "CoreMLRecipeType.PT2E_INT8_STATIC": "coreml:int8",
+    "CoreMLRecipeType.PT2E_INT8_WEIGHT_ONLY": "coreml:int8_pt2e_weights",
+    "CoreMLRecipeType.TORCHAO_INT4_WEIGHT_ONLY_PER_CHANNEL": "coreml:int4_per_channel",
+    "CoreMLRecipeType.TORCHAO_INT4_WEIGHT_ONLY_PER_GROUP": "coreml:int4",
+    "CoreMLRecipeType.TORCHAO_INT8_WEIGHT_ONLY_PER_CHANNEL": "coreml:int8_weights",
+    "CoreMLRecipeType.TORCHAO_INT8_WEIGHT_ONLY_PER_GROUP": "coreml:int8_weights_grouped",
+    "CoreMLRecipeType.CODEBOOK_WEIGHT_ONLY": "coreml:lut4",
     "xnnpack.XNNPACK_TEST_FLOW": "xnnpack:fp32",
     "xnnpack.XNNPACK_DYNAMIC_INT8_PER_CHANNEL_TEST_FLOW": "xnnpack:int8_dynamic",
     "xnnpack.XNNPACK_STATIC_INT8_PER_CHANNEL_TEST_FLOW": "xnnpack:int8",
@@ -51,6 +60,8 @@ COVERED: dict[str, str] = {
     "arm.ARM_VGF_FP_FLOW": _VGF.format("tosa:fp"),
     "arm.ARM_VGF_INT_FLOW": _VGF.format("tosa:int"),
     "mlx.MLX_TEST_FLOW": "mlx:fp32",
+    "coreml.COREML_TEST_FLOW": "coreml:fp16",
+    "coreml.COREML_STATIC_INT8_TEST_FLOW": "coreml:int8",
     "portable.PORTABLE_TEST_FLOW": "portable:fp32",
 }
 """The target of each recipe that the wheel offers, or the reason why it has none."""

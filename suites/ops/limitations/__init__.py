@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.ops.limitations.coreml import COREML
 from suites.ops.limitations.cortex_m import CORTEX_M
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
@@ -21,6 +22,7 @@ LIMITATIONS: list[Limitation] = [
     *MLX,
     *METAL,
     *OPENVINO,
+    *COREML,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,

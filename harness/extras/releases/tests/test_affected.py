@@ -12,7 +12,6 @@ from harness.cli import main
 from harness.extras.releases.affected import ALL_BACKENDS, find_affected_backends
 from harness.model import registry
 
-
 FOLDERS = ("mlx apple/metal xnnpack arm arm/vgf aoti apple/coreml cortex_m openvino").split()
 
 

@@ -1,0 +1,1 @@
+"""Execute MIL programs with torch."""

@@ -1,0 +1,1 @@
+"""Kernels that move, select and create elements; apart from fills and sums they are exact."""

@@ -1,0 +1,1 @@
+"""Read payloads of the CoreML delegate: folder, metadata, MIL program and weights."""

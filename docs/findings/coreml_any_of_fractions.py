@@ -1,0 +1,28 @@
+"""coremltools takes values between -1 and 1 for false in any."""
+
+import torch
+from common import Observation, main
+from coreml_package import compute, convert
+
+X = torch.tensor([[0.0, 0.5], [0.0, 0.0], [2.0, 0.0]])
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.any(x, 1)
+
+
+def observe() -> Observation:
+    inputs = (X,)
+    function, _ = convert(Model(), inputs)
+    expected = Model()(*inputs).float()
+    (observed,) = compute(function, *inputs)
+    return Observation(
+        expected.tolist(),
+        observed.float().tolist(),
+        wrong=not torch.allclose(observed.float().reshape(expected.shape), expected, atol=1e-4),
+    )
+
+
+if __name__ == "__main__":
+    main(observe)
