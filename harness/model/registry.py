@@ -75,6 +75,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
     "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
+    "vgf": BuiltIn("backends.vgf:BACKEND", nightly=("fp", "int")),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 
