@@ -49,6 +49,43 @@ def copy_limitation(
     return replace(entry, **{"target": target, "case": cases, "op": "*", "tag": None, **changes})
 
 
+def copy_to_vgf(known: Iterable[Limitation], without: str = "") -> list[Limitation]:
+    """Copy limitations of TOSA to VGF, whose programs the same code lowers, for the recipes that
+    both have. Errors of TOSA's reference model become the error for the same cause on VGF.
+
+    Args:
+        known: limitations.
+        without: globs over cases that VGF passes or fails in another way, separated by ``|``.
+    """
+    copies = []
+    for recipe in ("fp", "int", "int16", "bf16"):
+        tosa, vgf = Target("tosa", recipe), Target("vgf", recipe)
+        for entry in known:
+            if not matches_target(entry.target, tosa) or matches_target(entry.target, vgf):
+                continue
+            cases = [each for each in entry.case.split("|") if not matches_any_glob(without, each)]
+            error = _find_vgf_error(entry)
+            if cases and error is not None:
+                copies.append(replace(entry, target=str(vgf), case="|".join(cases), **error))
+    return copies
+
+
+def _find_vgf_error(entry: Limitation) -> dict[str, str] | None:
+    """Return the fields of a limitation of TOSA that differ on VGF; None if VGF computes a result
+    where TOSA's reference model refuses to."""
+    if entry.stage != "run" or entry.outcome is not Status.FAILED:
+        return {}
+    if "TOSA_UNPREDICTABLE" in entry.error:
+        return None
+    if "TOSA graph has" in entry.error:
+        return {"error": entry.error.replace("TOSA graph has", "the VGF has")}
+    if "Invalid TOSA graph" in entry.error:  # the converter checks what it converts
+        return {"stage": "lower", "error": "Vgf compiler failed"}
+    if any(words in entry.error for words in (" bytes ", "planned tensor", "reference model")):
+        return {"error": "in memory order, the VGF declares"}
+    return {}
+
+
 def missing_feature(target: str, case: str, feature: str, *, stage: str, error: str) -> Limitation:
     """Make the limitation of cases that need a feature of executorch 1.5.0.
 

@@ -77,6 +77,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "coreml": BuiltIn("backends.coreml:BACKEND", nightly=("fp32",)),
     "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
     "openvino": BuiltIn("backends.openvino:BACKEND", nightly=("fp32",)),
+    "vgf": BuiltIn("backends.vgf:BACKEND"),
     "null": BuiltIn("backends.null:BACKEND"),
 }
 
@@ -181,13 +182,22 @@ def known_targets() -> list[Target]:
 
 def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target]:
     """Return a case's targets among the selected ones; None means a plain run, nightly targets
-    included (:func:`is_nightly`)."""
+    included (:func:`is_nightly`).
+
+    A plain or nightly run selects a target for a case of an equivalent one only if it is a default
+    or a nightly target.
+    """
+    run = (*default_targets(), *nightly_targets())
     if not case.targets:
-        return list([*default_targets(), *nightly_targets()] if selected is None else selected)
+        return list(run if selected is None else selected)
+    by_likeness = case.exporter is None
     if selected is not None:
-        return list(_match_targets(case.targets, case.exporter is None, tuple(selected)))
-    known = _match_targets(case.targets, case.exporter is None, tuple(known_targets()))
-    return [*known, *find_variations(case)]
+        return list(_match_targets(case.targets, by_likeness, tuple(selected)))
+    known = tuple(known_targets())
+    named = _match_targets(case.targets, False, known)
+    alike = _match_targets(case.targets, by_likeness, run)
+    found = [target for target in known if target in named or target in alike]
+    return [*found, *find_variations(case)]
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 from suites.crossings.limitations import LIMITATIONS as CROSSINGS
-from suites.known import copy_limitation
+from suites.known import copy_limitation, copy_to_vgf
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
 _ARM = _SOURCE + "arm/"
@@ -70,3 +70,4 @@ LIMITATIONS: list[Limitation] = [
         error="Failed to create StaticConstantPad",
     ),
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

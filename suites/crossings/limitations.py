@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_limitation
+from suites.known import copy_limitation, copy_to_vgf
 from suites.opinfo.limitations import LIMITATIONS as OPINFO
 from suites.ops.limitations import LIMITATIONS as OPS
 from suites.overloads.limitations import LIMITATIONS as OVERLOADS
@@ -241,3 +241,4 @@ LIMITATIONS: list[Limitation] = [
     *_POOLING,
     *_REDUCTIONS,
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

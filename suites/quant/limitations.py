@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_limitation
+from suites.known import copy_limitation, copy_to_vgf
 from suites.ops.limitations.cortex_m import CORTEX_M
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
@@ -310,3 +310,4 @@ LIMITATIONS: list[Limitation] = [
         target="cortex_m:*",
     ),
 ]  # fmt: skip
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

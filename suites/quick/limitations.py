@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
-from suites.known import copy_limitation
+from suites.known import copy_limitation, copy_to_vgf
 from suites.ops.limitations import LIMITATIONS as OF_OPS
 from suites.quant.limitations import LIMITATIONS as OF_QUANT
 from suites.signatures.limitations import LIMITATIONS as OF_SIGNATURES
@@ -26,3 +26,4 @@ LIMITATIONS: list[Limitation] = [
         error="does not point to a buffer that exists",
     ),
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

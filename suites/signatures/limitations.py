@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import copy_to_vgf
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -52,3 +53,4 @@ LIMITATIONS: list[Limitation] = [
         error="the quantizer's rewriting changed the module",
     ),
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

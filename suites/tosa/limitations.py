@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import copy_to_vgf
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -30,3 +31,4 @@ LIMITATIONS: list[Limitation] = [
         error="rounding the values to its codes makes an error of",
     ),
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

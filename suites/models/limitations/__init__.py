@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.known import copy_to_vgf
 from suites.models.limitations.exporter import EXPORTER
 from suites.models.limitations.metal import METAL
 from suites.models.limitations.mlx import MLX
@@ -18,3 +19,4 @@ LIMITATIONS: list[Limitation] = [
     *METAL,
     *TOSA,
 ]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)

@@ -6,9 +6,20 @@ Most have the same cause as a case of another suite, and copy its limitation.
 from __future__ import annotations
 
 from harness import Limitation
+from suites.known import copy_limitation, copy_to_vgf
 from suites.opinfo.limitations.metal import METAL
 from suites.opinfo.limitations.mlx import MLX
 from suites.opinfo.limitations.native import NATIVE
 from suites.opinfo.limitations.tosa import TOSA
+from suites.vgf.limitations import LIMITATIONS as VGF
 
 LIMITATIONS: list[Limitation] = [*NATIVE, *TOSA, *MLX, *METAL]
+LIMITATIONS += [
+    *copy_to_vgf(LIMITATIONS),
+    copy_limitation(
+        VGF,
+        "vgf:fp",
+        "grid_sampler_2d/8_bilinear_zeros",
+        "opinfo/grid_sampler_2d/*|opinfo/grid_sample/float32_0|opinfo/grid_sample/float32_2",
+    ),
+]

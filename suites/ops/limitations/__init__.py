@@ -13,6 +13,7 @@ from suites.ops.limitations.runtime import RUNTIME
 from suites.ops.limitations.tosa_both import TOSA_BOTH
 from suites.ops.limitations.tosa_fp import TOSA_FP
 from suites.ops.limitations.tosa_int import TOSA_INT
+from suites.ops.limitations.vgf import VGF
 from suites.ops.limitations.xnnpack import XNNPACK
 
 LIMITATIONS: list[Limitation] = [
@@ -27,4 +28,5 @@ LIMITATIONS: list[Limitation] = [
     *TOSA_FP,
     *TOSA_INT,
     *CORTEX_M,
+    *VGF,
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
+PAGE = Path(__file__).parents[3] / "docs" / "backends.md"
 
 
 def test_the_table_has_every_backend_and_no_recipe_that_is_missing() -> None:

@@ -1,0 +1,1 @@
+"""Cases of operators that only the VGF backend lowers: custom compute shaders."""
