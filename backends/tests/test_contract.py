@@ -46,7 +46,18 @@ def test_a_backend_is_data_and_answers(name: str) -> None:
     assert state.runtime in ("native", "reference", "emulated", "none")
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=str)
+# Its quantizer exports hundreds of patterns first.
+SLOW = ("coreml:int8", "coreml:int8_pt2e_weights")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(each, marks=pytest.mark.nightly if str(each) in SLOW else ())
+        for each in TARGETS
+    ],
+    ids=str,
+)
 def test_a_target_runs_a_small_program(target: Target) -> None:
     state = registry.backend(target.backend).availability()
     # A backend without a recipe in the plain run may need packages of an extra.

@@ -5,6 +5,17 @@ from __future__ import annotations
 RECOGNISED = {
     "arm_inplace_state": "RewriteInplaceArithmeticPass",
     "arm_var_of_all": "DecomposeVarPass",
+    "coreml_any_of_fractions": "any (ops.py) casts floats",
+    "coreml_atan2_axis": "atan2 (ops.py) adds pi",
+    "coreml_fill_tensor": "fill (ops.py) reads the value",
+    "coreml_gelu_tanh": "gelu (ops.py) reads approximate",
+    "coreml_group_norm_epsilon": "The pass fuse_elementwise_to_batchnorm",
+    "coreml_layer_norm_half": "layer_norm (ops.py) passes epsilon",
+    "coreml_log_softmax": "log_softmax (ops.py) is the logarithm",
+    "coreml_reciprocal_epsilon": "reciprocal (ops.py) makes",
+    "coreml_rms_norm_epsilon": "rms_norm (ops.py) divides",
+    "coreml_rsub_alpha": "sub (ops.py) reads alpha",
+    "coreml_var_correction": "var.correction (ops.py)",
     "cortex_m_number_beside_codes": "Cortex-M takes numbers for codes",
     "cortex_m_relu_beside_reader": "QuantizedClampActivationPass turns a relu",
     "exir_cse_literals": "CSEPass._make_hashable represents a node",
@@ -59,6 +70,10 @@ RECOGNISED = {
 """A part of the cause of the issue, by script."""
 
 UNRECOGNISED = {
+    "arm_cast_to_bool": "the converter's error names the whole graph",
+    "coreml_cond": "the error of a conditional is that of other programs, too",
+    "coreml_state_half": "the names of states are not among the signs",
+    "vgf_grid_sampler_zeros": "the number of channels is not among the signs",
     "openvino_abs_of_constants": "lowering folds the operator away",
     "openvino_avg_pool_ceil": "the options of the pool are not among the signs",
     "openvino_bfloat16": "a KeyError of a dtype has many causes",

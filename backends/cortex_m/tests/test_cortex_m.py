@@ -16,6 +16,7 @@ from harness.pipeline.tester import Tester
 from harness.record.target import Target
 
 TARGETS = ("cortex_m:int8", "cortex_m:int8_m4")
+SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2)))
 
 
 class Net(torch.nn.Module):
@@ -45,7 +46,7 @@ KERNELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_network_runs_on_kernels(target: str, seed: int) -> None:
     cell = run_cell(CASE, target, seed=seed)
@@ -161,7 +162,7 @@ def run_with(fault: KernelFault | None, program: str, seed: int = 0) -> Cell:
     return run_cell(Case("planted", PROGRAMS[program]), "cortex_m:int8", seed=seed, recipe=changed)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kernel", PROGRAMS)
 def test_without_a_fault_a_kernel_is_right(kernel: str, seed: int) -> None:
     cell = run_with(None, kernel, seed)

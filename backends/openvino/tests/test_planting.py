@@ -35,7 +35,9 @@ def test_a_planted_fault_is_red(fault: PlantedFault, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("case", "target"), [(NETWORK, "openvino:fp32"), (LAYERS, "openvino:int8")], ids=str
+    ("case", "target"),
+    [(NETWORK, "openvino:fp32"), (LAYERS, "openvino:int8")],
+    ids=["fp32", "int8"],
 )
 def test_the_unchanged_graph_passes(case: Case, target: str, seed: int) -> None:
     cell = run_cell(case, target, seed=seed)

@@ -1,0 +1,24 @@
+"""Issues of coremltools' conversion and of CoreML's partitioner."""
+
+from __future__ import annotations
+
+from harness import KnownIssue
+from suites.known_issues.derive import issue
+
+_FP32, _ALL = "coreml:fp32", "coreml:*"
+
+COREML: list[KnownIssue] = [
+    issue(_FP32, case, target=_ALL, op=operator)
+    for case, operator in (
+        ("reciprocal/2d", "reciprocal"),
+        ("_log_softmax/large_logits", "log_softmax|_log_softmax"),
+        ("rms_norm/weight", "rms_norm"),
+        ("native_group_norm/groups", "native_group_norm|group_norm"),
+        ("gelu/tanh", "gelu"),
+        ("rsub/alpha", "rsub"),
+        ("var/all", "var|std"),
+        ("fill/from_tensor", "fill"),
+        ("any/fp32_keepdim", "any"),
+        ("atan2/axes", "atan2"),
+    )
+]
