@@ -20,6 +20,7 @@ from harness.model import registry
 from harness.pipeline import speed
 from harness.pipeline.speed.export import decomposition_tables
 from harness.pipeline.speed.passes import argument_trees
+from harness.record.target import Target
 
 ROOT = Path(__file__).parents[4]
 
@@ -102,8 +103,18 @@ def test_programs_of_every_target_are_the_same_byte_for_byte() -> None:
     made = programs("with", "sample")
     lowered = {line.split()[1] for line in made if " lowered " in line}
     # An error that both give would compare equal, too.
-    assert lowered >= {str(target) for target in registry.known_targets()}
-    assert made == programs("without", "sample")
+    assert lowered >= {str(target) for target in registry.known_targets() if can_lower(target)}
+
+    def compare(lines: list[str]) -> list[str]:
+        # A model package of CoreML has random identifiers and a date.
+        return [line for line in lines if not line.split()[1].startswith("coreml:")]
+
+    assert compare(made) == compare(programs("without", "sample"))
+
+
+def can_lower(target: Target) -> bool:
+    state = registry.backend(target.backend).availability()
+    return state.available or state.can_lower
 
 
 def test_decompositions_are_looked_up_once_and_handed_out_as_copies() -> None:
