@@ -237,7 +237,8 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
     It does if the case has the tag. If no targets are selected, it also does if
 
     - the case leaves the target out of ``plain_targets``,
-    - the target is no default one, and the case names only others with an equivalent recipe, or
+    - the target is built in and no default one, and the case names only others with an equivalent
+      recipe, or
     - the target is a nightly one, and the case names no targets, or a default one of the backend.
     """
     if NIGHTLY in case.tags:
@@ -248,8 +249,8 @@ def is_nightly(case: Case, target: Target, selected: Sequence[Target] | None) ->
         matches_any_glob(case.plain_targets, each) for each in (str(target), *_like(target))
     ):
         return True
-    by_likeness = bool(case.targets) and not matches_target(case.targets, target)
-    if by_likeness and target not in default_targets():
+    is_alike = bool(case.targets) and not matches_target(case.targets, target)
+    if is_alike and target.backend in BUILT_IN and target not in default_targets():
         return True
     if target not in nightly_targets():
         return False
