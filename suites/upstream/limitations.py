@@ -366,8 +366,9 @@ _VGF = [
         target="vgf:fp",
         case=_of("pow", "edge_cases_0 edge_cases_2"),
         reason="TOSA leaves POW unpredictable for 0 to the power of 0 and for NaN, and the "
-        "partitioner delegates every pow. The emulation layer (elementwise_binary.comp) returns 0 "
-        "for a base that is neither above nor below 0. Workaround: `torch.where`.",
+        "partitioner delegates every pow. The emulation layer (elementwise_binary.comp) calls "
+        "GLSL's pow, which is undefined for them, and lp_build_pow of lavapipe (lp_bld_arit.c) "
+        "returns 0. Workaround: `torch.where`.",
         link="https://www.mlplatform.org/tosa/tosa_spec.html#_pow",
         stage="compare",
         error="elements exceed the bound",
