@@ -1,0 +1,40 @@
+"""Limitations of the Cortex-M backend."""
+
+from __future__ import annotations
+
+from harness import Limitation
+
+_SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
+
+CORTEX_M: list[Limitation] = [
+    Limitation(
+        target="cortex_m:*",
+        case="llama/decode",
+        reason="prepare_pt2e leaves the cache, a buffer that index_put_ writes, in float32 "
+        "(_is_mutable_buffer_arg of torchao's prepare.py). SharedQspecQuantizer takes index_put_ "
+        "all the same, and FoldAndAnnotateQParamsPass removes the dequantization of the values: "
+        "the program writes codes to a float buffer.",
+        link=_SOURCE + "arm/quantizer/arm_quantizer_utils.py",
+        stage="run",
+        error="Tensors do not match: dtype={Float, Char}",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="mamba/tiny",
+        reason="MatmulToBmmPass calls `to_tensor` of both operands, which a parameter does not "
+        "have. Workaround: torch.nn.functional.linear.",
+        link=_SOURCE + "cortex_m/passes/matmul_to_bmm_pass.py",
+        stage="quantize",
+        error="'Parameter' object has no attribute 'to_tensor'",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="rt_detr/night",
+        reason="generate_anchors of the model sets invalid anchors to the largest float32, and "
+        "SharedQspecQuantizer takes that selection: its codes have a step of 1e36. Workaround: "
+        "compute the anchors outside of the model.",
+        link=_SOURCE + "arm/quantizer/arm_quantizer_utils.py",
+        stage="quantize",
+        error="the module was quantized wrongly: log",
+    ),
+]
