@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.known import copy_limitation
+from suites.ops.limitations import LIMITATIONS as OPS
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
 
@@ -36,5 +38,25 @@ CORTEX_M: list[Limitation] = [
         link=_SOURCE + "arm/quantizer/arm_quantizer_utils.py",
         stage="quantize",
         error="the module was quantized wrongly: log",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="siglip/tiny",
+        reason="torch.nn.MultiheadAttention slices its packed weight. is_weight of the quantizer "
+        "takes parameters only, and the slice gets the parameters of an activation, with a zero "
+        "point. The replacement of a linear layer refuses it.",
+        link=_SOURCE + "cortex_m/passes/aten_to_cortex_m_pass.py",
+        stage="lower",
+        error="assumes symmetric weight quantization (weight_zp == 0)",
+    ),
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "pixel_shuffle/factor3",
+        "deit/tiny|vit/tiny",
+        target="cortex_m:*",
+        reason="`flatten` of the patches becomes a view of planned memory, which is channels-last "
+        "behind a convolution, and the program declares the result contiguous: values are silently "
+        "permuted. Workaround: `.contiguous()` before it.",
     ),
 ]
