@@ -53,7 +53,7 @@ CORTEX_M: list[Limitation] = [
         OPS,
         "cortex_m:int8",
         "pixel_shuffle/factor3",
-        "deit/tiny|vit/tiny",
+        "deit/tiny|vit/tiny|dinov2/tiny",
         target="cortex_m:*",
         reason="`flatten` of the patches becomes a view of planned memory, which is channels-last "
         "behind a convolution, and the program declares the result contiguous: values are silently "
