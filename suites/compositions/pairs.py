@@ -197,6 +197,7 @@ GROUPS = [
             ALL: ("hardswish", "mean", "where"),
             **dict.fromkeys(("hardswish", "mean", "where"), CONSUMERS),
             "linear": ("residual",),
+            "softmax": ("maximum",),
             **dict.fromkeys(_PROMOTED, (*_CLAMPS, "residual")),
         },
         alone=[
@@ -205,6 +206,7 @@ GROUPS = [
             ("clamp", "relu"),
             ("clamp", "clamp"),
             ("linear", "residual"),
+            ("softmax", "maximum"),
         ],
     ),
     Group(
