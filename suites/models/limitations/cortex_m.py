@@ -44,10 +44,12 @@ CORTEX_M: list[Limitation] = [
         case="rf_detr/tiny",
         reason="The model writes its proposals to slices of torch.empty. SharedQspecQuantizer "
         "takes copy_ and gives the uninitialized memory an observer: what it contains decides on "
-        "the codes. Workaround: torch.cat of the proposals.",
+        "the codes. Where it contains zeros, the program fails later: amax of a decomposed "
+        "softmax has a number for the list of dimensions. Workaround: torch.cat of the proposals.",
         link=_SOURCE + "arm/quantizer/arm_quantizer_utils.py",
         stage="quantize",
         error="the module was quantized wrongly",
+        or_fails=(("run", "takes List[int] for 'dim', the program passes Int"),),
     ),
     Limitation(
         target="cortex_m:*",
