@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.compositions.pairs import PRODUCERS
 from suites.crossings.limitations import LIMITATIONS as CROSSINGS
-from suites.known import copy_limitation, copy_to_vgf
+from suites.known import copy_limitation, copy_to_vgf, variants
+from suites.ops.limitations import LIMITATIONS as OPS
+from suites.quant.limitations import LIMITATIONS as QUANT
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
 _ARM = _SOURCE + "arm/"
+_CORTEX_M = _SOURCE + "cortex_m/"
+_PROMOTED = (
+    "Torch promotes the codes of a clamp, quotient, sigmoid or tanh to float32, and "
+    "QuantizedClampActivationPass leaves out a relu or clamp whose operand's metadata is not int8: "
+)
+_APART = ("linear", "linear_no_bias", "softmax")
+"""Producers whose programs of pairs_int8 fail on Cortex-M for another reason."""
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -68,6 +78,57 @@ LIMITATIONS: list[Limitation] = [
         link=_SOURCE + "xnnpack/operators/op_static_constant_pad.py",
         stage="run",
         error="Failed to create StaticConstantPad",
+    ),
+    # Programs of pairs_int8 have a hardswish, which is fused with a linear layer only. The other
+    # chains are in pairs_cortex_m.
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "hardswish/2d",
+        variants("pairs_int8", " ".join(name for name in PRODUCERS if name not in _APART)),
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="pairs_int8/linear|pairs_int8/linear_no_bias|pairs_cortex_m/mul_then_mean",
+        reason="DecomposeMeanPass makes the mean an average pooling, whose result is "
+        "channels-last. op_sub.cpp requires one dim order for all operands.",
+        link=_CORTEX_M + "passes/decompose_mean_pass.py",
+        stage="run",
+        error="dim order",
+    ),
+    copy_limitation(
+        OPS, "cortex_m:int8", "where/computed_condition", "pairs_cortex_m/mul_then_where"
+    ),
+    copy_limitation(
+        QUANT, "cortex_m:int8", "int_linear/two_users", "pairs_cortex_m/linear_then_residual"
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="pairs_cortex_m/clamp_then_relu",
+        reason=f"{_PROMOTED}the relu sets codes below 0 to 0. Workaround: one clamp.",
+        link=_CORTEX_M + "passes/quantized_clamp_activation_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="pairs_cortex_m/clamp_then_clamp",
+        reason=f"{_PROMOTED}the second clamp returns float32, which the program dequantizes. "
+        "Workaround: one clamp.",
+        link=_CORTEX_M + "passes/quantized_clamp_activation_pass.py",
+        stage="run",
+        error="Expecting input to have dtype: torch.int8, but got torch.float32",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="pairs_int8/softmax|pairs_cortex_m/softmax_then_maximum",
+        reason="SharedQspecQuantizer gives the operands of a maximum one grid, here the fixed one "
+        "of the softmax, from 0 to 1: negative values of the other operand are clipped. "
+        "Workaround: `x + torch.relu(y - x)`.",
+        link=_SOURCE + "arm/quantizer/arm_quantizer_utils.py",
+        stage="quantize",
+        error="the module was quantized wrongly: softmax",
     ),
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

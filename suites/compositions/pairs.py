@@ -170,6 +170,9 @@ _TRANSPOSED_INSIDE = (*_CONVOLUTIONS, "avg_pool", "max_pool")
 """Operators around which Arm's passes transpose images."""
 _WRONG_SOFTMAX = dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",))
 """Producers behind which XNNPACK computes a softmax over the channels."""
+_CLAMPS = ("relu", "hardtanh", *(name for name in _ACTIVATIONS if name.startswith("clamp")))
+_PROMOTED = ("div", "sigmoid", "tanh", *(name for name in _CLAMPS if name.startswith("clamp")))
+"""Operators whose results torch promotes to floats if their operands are codes."""
 
 GROUPS = [
     Group(
@@ -184,6 +187,27 @@ GROUPS = [
         "xnnpack:int8",
         {ALL: ("slice",), **_WRONG_SOFTMAX},
         alone=[("mul", "slice")],
+    ),
+    Group(
+        "pairs_cortex_m",
+        "cortex_m:int8",
+        # Hardswish behind other operators than layers has a limitation in suites/ops. The programs
+        # of pairs_int8 suit Cortex-M, too, and have limitations because of it.
+        {
+            ALL: ("hardswish", "mean", "where"),
+            **dict.fromkeys(("hardswish", "mean", "where"), CONSUMERS),
+            "linear": ("residual",),
+            "softmax": ("maximum",),
+            **dict.fromkeys(_PROMOTED, (*_CLAMPS, "residual")),
+        },
+        alone=[
+            ("mul", "mean"),
+            ("mul", "where"),
+            ("clamp", "relu"),
+            ("clamp", "clamp"),
+            ("linear", "residual"),
+            ("softmax", "maximum"),
+        ],
     ),
     Group(
         "pairs_tosa",

@@ -11,6 +11,7 @@ from suites.quant.limitations import LIMITATIONS as QUANT
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 _ARM = _SOURCE + "backends/arm/"
+_CORTEX_M = _SOURCE + "backends/cortex_m/"
 _XNNPACK = _SOURCE + "backends/xnnpack/"
 _KERNELS = _SOURCE + "kernels/portable/cpu/"
 _PASSES = _ARM + "_passes/"
@@ -234,11 +235,98 @@ _REDUCTIONS = [
     copy_limitation(OPS, "metal:fp32", "cumsum/dim", "crossing_reduction/cumsum_*"),
 ]
 
+_CORTEX_M_LAYERS = [
+    copy_limitation(
+        OPS,
+        "xnnpack:fp32",
+        "convolution/3d",
+        "crossing_conv/3d_*",
+        target="cortex_m:*",
+        error="Expect input tensor to be 3-D or 4-D",
+    ),
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "convolution/2d_reflect_padding",
+        "crossing_conv/2d_*_reflect_*_channelslast_*",
+    ),
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "convolution/2d_same_even_kernel",
+        "crossing_conv/2d_*_same_even_*_channelslast_*",
+    ),
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "convolution/2d_dilation",
+        "crossing_conv/2d_dense_number_odd_stride2_dilation2_conv_*_channelslast_*",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="crossing_pool/avg_2d_*_unbatched_*",
+        reason="The shape function of cortex_m.quantized_avg_pool2d returns a channels-last "
+        "tensor, which has four dimensions, and the quantizer takes an average pooling of three. "
+        "Workaround: `x.unsqueeze(0)` before it.",
+        link=_CORTEX_M + "ops/operators.py",
+        stage="lower",
+        error="required rank 4 tensor to use channels_last format",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="crossing_pool/max_3d_*_unbatched_contiguous",
+        reason="CortexMConv2DCheck takes convolutions of channels-last tensors only, so that the "
+        "recipe converts inputs of four dimensions. torch pools no volume without a batch in that "
+        "layout.",
+        link=_CORTEX_M + "quantizer/pattern_checkers.py",
+        stage="build",
+        error="Supports only ChannelsLast3d, Contiguous",
+        shown_as=Status.UNSUPPORTED,
+    ),
+]
+
+_CORTEX_M_OPERATORS = [
+    Limitation(
+        target="cortex_m:*",
+        case="crossing_elementwise/maximum_*_float32_otherdtype_*",
+        reason="SharedQspecQuantizer takes a maximum of which one operand is an int32 tensor, and "
+        "_get_maximum_replacement looks at the first operand only. Workaround: convert the "
+        "integers to float32 first.",
+        link=_CORTEX_M + "passes/aten_to_cortex_m_pass.py",
+        stage="lower",
+        error="Cortex-M maximum: dtype mismatch",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="crossing_elementwise/lt_*_float32_otherdtype_*",
+        reason="Cortex-M takes numbers for codes: SharedQspecQuantizer takes a comparison of a "
+        "float with an int32 tensor, which FoldAndAnnotateQParamsPass makes one of the float's "
+        "codes with the integers. Workaround: convert the integers to float32 first.",
+        link=_ARM + "quantizer/arm_quantizer_utils.py",
+        stage="compare",
+        error=_WRONG,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="crossing_elementwise/where_*_float32_otherdtype_*",
+        reason="SharedQspecQuantizer takes a selection between a float and an int32 tensor, and "
+        "FoldAndAnnotateQParamsPass removes the quantization of its result: the program selects "
+        "between codes and integers, and dequantizes int32. Workaround: convert the integers to "
+        "float32 first.",
+        link=_ARM + "_passes/fold_qdq_with_annotated_qparams_pass.py",
+        stage="run",
+        error="Expecting input to have dtype: torch.int8",
+    ),
+]
+
 LIMITATIONS: list[Limitation] = [
     *_INDEX,
     *_CONVOLUTION,
     *_ELEMENTWISE,
     *_POOLING,
     *_REDUCTIONS,
+    *_CORTEX_M_LAYERS,
+    *_CORTEX_M_OPERATORS,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

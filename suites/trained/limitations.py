@@ -35,6 +35,9 @@ LIMITATIONS: list[Limitation] = [
         target="xnnpack:fp32|xnnpack:fp16|xnnpack:bf16|xnnpack:int8|xnnpack:int8_per_tensor",
     ),
     copy_limitation(
+        OPS, "cortex_m:int8", "prelu/per_channel", "mtcnn_*", target="cortex_m:*"
+    ),
+    copy_limitation(
         HALF, "xnnpack:bf16", "half_conv/2d",
         f"{_CONVOLUTIONS}|fcpe/*|silero_vad/*",
         error="xnn_status_invalid_parameter",

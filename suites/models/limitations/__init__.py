@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation
 from suites.known import copy_to_vgf
+from suites.models.limitations.cortex_m import CORTEX_M
 from suites.models.limitations.exporter import EXPORTER
 from suites.models.limitations.metal import METAL
 from suites.models.limitations.mlx import MLX
@@ -18,5 +19,6 @@ LIMITATIONS: list[Limitation] = [
     *MLX,
     *METAL,
     *TOSA,
+    *CORTEX_M,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)
