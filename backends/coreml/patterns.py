@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import torch
 
 _PART = "coreml.patterns"
-_UTILITIES = "executorch.backends.apple.coreml.quantizer._coreml_quantizer_utils"
 _PATTERNS = (
     "get_conv_pattern",
     "get_conv_bn_pattern",
@@ -38,7 +36,8 @@ def keep_patterns() -> None:
 
 
 def _replace() -> None:
-    utilities = importlib.import_module(_UTILITIES)
+    from executorch.backends.apple.coreml.quantizer import _coreml_quantizer_utils as utilities
+
     replace = AttributeReplacer(_PART)
     for name in _PATTERNS:
         replace(utilities, name, _copy_kept(vars(utilities)[name]))

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import logging
 from types import ModuleType
 
 from harness.vendors.replacements import AttributeReplacer
 
-# Of the modules that make bars; tqdm itself reads TQDM_DISABLE when it is imported, which is
-# before this.
-_BARS = (
-    ("coremltools.converters.mil.frontend.torch.ops", "_tqdm"),
-    ("coremltools.converters.mil.mil.passes.pass_pipeline", "tqdm"),
-)
 _LOGGERS = (
     "coremltools",
     "executorch.backends.apple.coreml.compiler.coreml_preprocess",
@@ -31,13 +24,16 @@ def import_compiler() -> ModuleType:
     """
     converter = logging.getLogger("coremltools")
     converter.setLevel(logging.CRITICAL)
-    compiler = importlib.import_module("executorch.backends.apple.coreml.compiler")
-    importlib.import_module("executorch.backends.apple.coreml.partition")
+    from coremltools.converters.mil.frontend.torch import ops
+    from coremltools.converters.mil.mil.passes import pass_pipeline
+    from executorch.backends.apple.coreml import compiler, partition  # noqa: F401
+
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # tqdm reads TQDM_DISABLE when it is imported, which is before this.
     replace = AttributeReplacer("coreml.quiet")
-    for name, attribute in _BARS:
-        module = importlib.import_module(name)
+    for module, attribute in ((ops, "_tqdm"), (pass_pipeline, "tqdm")):
         bar = vars(module)[attribute]
         replace(module, attribute, functools.partial(bar, disable=True))
-    return compiler
+    made: ModuleType = compiler
+    return made

@@ -74,7 +74,7 @@ def test_lowering_writes_no_bars_and_no_logs(capfd: pytest.CaptureFixture[str]) 
     lower(Tester(case, "coreml:fp32"))
     captured = capfd.readouterr()
     assert captured.out == captured.err == ""
-    assert logging.getLogger("coremltools").level == logging.CRITICAL
+    assert logging.getLogger("coremltools").level >= logging.ERROR
 
 
 def test_a_left_over_node_has_a_reason() -> None:

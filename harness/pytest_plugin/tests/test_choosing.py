@@ -132,7 +132,9 @@ def test_cases_are_listed_by_what_they_have() -> None:
     suites = ROOT / "suites"
     [found] = list_cases(suites, cases="linear/bias", targets=parse_list("*:int8", "--targets"))
     assert (found.op, found.suite) == ("linear", "suites.ops.matmul")
-    assert found.targets == ["xnnpack:int8", "mlx:int8"]
+    assert found.targets == [
+        f"{name}:int8" for name in "xnnpack mlx coreml cortex_m openvino".split()
+    ]
     [plain] = list_cases(suites, cases="linear/bias")
     assert "xnnpack:fp32" in plain.targets
     assert "mlx:bf16" in plain.nightly

@@ -77,12 +77,16 @@ def test_patterns_and_words_name_targets() -> None:
         "xnnpack:int8_dynamic",
         "xnnpack:int4", "xnnpack:int4_per_channel",
     ]  # fmt: skip
-    assert _spelled("*:fp32") == ["portable:fp32", "xnnpack:fp32", "mlx:fp32", "metal:fp32"]
+    assert _spelled("*:fp32") == [
+        f"{name}:fp32" for name in "portable xnnpack mlx metal coreml openvino".split()
+    ]
     assert _spelled("tosa:mxfp8*") == ["tosa:mxfp8_e4m3", "tosa:mxfp8_e5m2"]
     assert _spelled("m*:bf16", "mlx:b?16") == ["mlx:bf16", "metal:bf16"]
     assert _spelled("x*:fp32+cse") == ["xnnpack:fp32+cse"]
     assert parse_targets(["default"]) == registry.default_targets()
-    assert set(_spelled("nightly")) - set(_spelled("default")) == {"mlx:bf16", "metal:bf16"}
+    assert set(_spelled("nightly")) - set(_spelled("default")) == {
+        "mlx:bf16", "metal:bf16", "coreml:fp32", "cortex_m:int8", "openvino:fp32",
+    }  # fmt: skip
     everything = _spelled("all")
     assert {"tosa:mxfp4", "mlx:nvfp4", "metal:int4"} <= set(everything)
     assert Target("null", "eager") not in parse_targets(["all"])

@@ -126,5 +126,9 @@ def test_delegates_are_declared_once() -> None:
         for backend in map(registry.backend, registry.BUILT_IN)
         if isinstance(backend, LoadsDelegates)
     }
-    assert delegates == {"TOSABackend", "MLXBackend", "MetalBackend"}
-    assert set(registry.backends_by_delegate()) == {*delegates, "XnnpackBackend"}
+    assert delegates == {
+        "TOSABackend", "MLXBackend", "MetalBackend", "CoreMLBackend", "VgfBackend",
+    }  # fmt: skip
+    assert set(registry.backends_by_delegate()) == {
+        *delegates, "XnnpackBackend", "OpenvinoBackend",
+    }  # fmt: skip
