@@ -13,6 +13,8 @@ import torch
 from backends.coreml.kernels.tests.folding import assert_close, compare, compute, draw
 from harness import ProgramError
 
+pytestmark = pytest.mark.nightly
+
 FLOATS = [numpy.float32, numpy.float16]
 
 

@@ -12,6 +12,8 @@ from torch.nn import functional
 from backends.coreml.kernels.tests.folding import assert_close, compare, compute, draw
 from harness import ProgramError, UnsupportedProgram
 
+pytestmark = pytest.mark.nightly
+
 FLOATS = [numpy.float32, numpy.float16]
 
 # resize_bilinear's docstring: positions in an image of 2, for 5 and 6 samples.

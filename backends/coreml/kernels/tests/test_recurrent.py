@@ -7,6 +7,8 @@ import torch
 from backends.coreml.kernels.tests.folding import assert_close, compare, compute, draw
 from harness import ProgramError, UnsupportedProgram
 
+pytestmark = pytest.mark.nightly
+
 FLOATS = [numpy.float32, numpy.float16]
 S, B, I, H = 4, 2, 3, 5  # noqa: E741 - sizes as the docstrings name them
 

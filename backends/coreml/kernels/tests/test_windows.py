@@ -11,6 +11,8 @@ from backends.coreml.kernels import call_kernel
 from backends.coreml.kernels.tests.folding import assert_close, compare, compute, draw
 from harness import ProgramError
 
+pytestmark = pytest.mark.nightly
+
 FLOATS = [numpy.float32, numpy.float16]
 
 
