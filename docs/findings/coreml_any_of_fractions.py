@@ -2,7 +2,7 @@
 
 import torch
 from common import Observation, main
-from coreml_package import compute, convert
+from coreml_package import compare
 
 X = torch.tensor([[0.0, 0.5], [0.0, 0.0], [2.0, 0.0]])
 
@@ -13,15 +13,7 @@ class Model(torch.nn.Module):
 
 
 def observe() -> Observation:
-    inputs = (X,)
-    function, _ = convert(Model(), inputs)
-    expected = Model()(*inputs).float()
-    (observed,) = compute(function, *inputs)
-    return Observation(
-        expected.tolist(),
-        observed.float().tolist(),
-        wrong=not torch.allclose(observed.float().reshape(expected.shape), expected, atol=1e-4),
-    )
+    return compare(Model(), X)
 
 
 if __name__ == "__main__":

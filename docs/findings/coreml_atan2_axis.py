@@ -2,7 +2,7 @@
 
 import torch
 from common import Observation, main
-from coreml_package import compute, convert
+from coreml_package import compare
 
 Y, X = torch.tensor([0.0, 1.0]), torch.tensor([-1.0, -1.0])
 
@@ -13,18 +13,7 @@ class Model(torch.nn.Module):
 
 
 def observe() -> Observation:
-    inputs = (
-        Y,
-        X,
-    )
-    function, _ = convert(Model(), inputs)
-    expected = Model()(*inputs).float()
-    (observed,) = compute(function, *inputs)
-    return Observation(
-        expected.tolist(),
-        observed.float().tolist(),
-        wrong=not torch.allclose(observed.float().reshape(expected.shape), expected, atol=1e-4),
-    )
+    return compare(Model(), Y, X)
 
 
 if __name__ == "__main__":

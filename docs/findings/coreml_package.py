@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from common import CANNOT_TRY, CannotTry
+from common import CANNOT_TRY, CannotTry, Observation
 
 try:
     import coremltools
@@ -87,3 +87,20 @@ def compute(function: Any, *inputs: torch.Tensor) -> list[torch.Tensor]:
                 raise CannotTry(f"coremltools has no definition of {operation.op_type}")
             values[output.name] = result.val
     return [torch.tensor(read(each)) for each in function.outputs]
+
+
+def compare(
+    module: torch.nn.Module,
+    *inputs: torch.Tensor,
+    precision: str = "FLOAT32",
+    atol: float = 1e-4,
+) -> Observation:
+    """Compare the only output of the converted program with the module's."""
+    function, _ = convert(module, inputs, precision)
+    expected = module(*inputs).float()
+    (observed,) = compute(function, *inputs)
+    return Observation(
+        expected.tolist(),
+        observed.float().tolist(),
+        wrong=not torch.allclose(observed.float().reshape(expected.shape), expected, atol=atol),
+    )

@@ -187,12 +187,13 @@ def select_targets(case: Case, selected: Sequence[Target] | None) -> list[Target
     A plain or nightly run selects a target for a case of an equivalent one only if it is a default
     or a nightly target.
     """
-    run = (*default_targets(), *nightly_targets())
-    if not case.targets:
-        return list(run if selected is None else selected)
     by_likeness = case.exporter is None
     if selected is not None:
-        return list(_match_targets(case.targets, by_likeness, tuple(selected)))
+        chosen = tuple(selected)
+        return list(_match_targets(case.targets, by_likeness, chosen) if case.targets else chosen)
+    run = (*default_targets(), *nightly_targets())
+    if not case.targets:
+        return list(run)
     known = tuple(known_targets())
     named = _match_targets(case.targets, False, known)
     alike = _match_targets(case.targets, by_likeness, run)

@@ -22,6 +22,18 @@ _NO_CHECK = (
     "(is_torch_fx_node_supported), not whether the conversion takes these arguments"
 )
 
+def _mismatch(case: str, reason: str) -> Limitation:
+    """Make the limitation of cases that a conversion of coremltools makes wrong, silently."""
+    return Limitation(
+        target=_FP32,
+        case=case,
+        reason=reason,
+        link=_OPS,
+        stage="compare",
+        outcome=Status.MISMATCH,
+    )
+
+
 COREML: list[Limitation] = [
     # Dtypes and layouts
     Limitation(
@@ -291,13 +303,9 @@ COREML: list[Limitation] = [
         stage="compare",
         outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="log1p/near_zero|expm1/near_zero|expm1/3d",
         reason="log1p and expm1 (ops.py) are log(x + 1) and exp(x) - 1, which cancel for x near 0.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
     Limitation(
         target=_FP32,
@@ -318,78 +326,46 @@ COREML: list[Limitation] = [
         stage="compare",
         outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="gelu/tanh",
         reason="gelu (ops.py) reads approximate as a positional argument. In an exported program "
         "it is a keyword argument, and the model computes the exact gelu.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="rsub/alpha",
         reason="sub (ops.py) reads alpha as a positional argument. In an exported program it is a "
         "keyword argument and is lost; the partitioner refuses alpha for add and sub, not for "
         "rsub.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="var/all",
         reason="var.correction (ops.py) takes an absent correction for none; torch's default is 1. "
         "The model computes the biased variance.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="fill/from_tensor",
         reason="fill (ops.py) reads the value of its second argument at conversion. A tensor that "
         "the program computes or gets has none, and the model returns zeros.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="sum/out_dtype",
         reason="mean and its siblings (ops.py) do not read the keyword argument dtype: the model "
         "sums in the input's dtype.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="any/fp32_keepdim",
         reason="any (ops.py) casts floats to int32 before it takes the maximum: values between -1 "
         "and 1 count as false.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="atan2/axes",
         reason="atan2 (ops.py) adds pi in the second and third quadrant only if y is not 0: for "
         "y = 0 and x < 0 it returns 0 instead of pi.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FP32,
+    _mismatch(
         case="scaled_dot_product_attention/bool_mask",
         reason="ones_like (ops.py) returns float32 for a bool tensor. The mask, joined with it, "
         "becomes a float mask, which is added to the scores.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
     Limitation(
         target=_FP32,
