@@ -54,7 +54,9 @@ from .model.recipe import (
     Recipe as Recipe,
     Script as Script,
     find_calibration_problem as find_calibration_problem,
+    is_in_module as is_in_module,
     make_program_pass as make_program_pass,
+    require_annotations as require_annotations,
 )
 from .model.variations.setting import (
     Setting as Setting,

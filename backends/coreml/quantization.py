@@ -5,13 +5,14 @@ The formats are those of executorch's ``backends/apple/coreml/recipes/coreml_rec
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from backends.coreml.patterns import keep_patterns
 from backends.coreml.quiet import import_compiler
-from harness import UnsupportedProgram
+from harness.backend_api import require_annotations
 
 if TYPE_CHECKING:
     import torch
@@ -187,16 +188,5 @@ def make_quantizer(activations: str) -> Any:
         weight_per_channel=True,
     )
     quantizer = CoreMLQuantizer(quantization.LinearQuantizerConfig(global_config=settings))
-    quantizer.validate = _require_annotations
+    quantizer.validate = functools.partial(require_annotations, "CoreML's quantizer")
     return quantizer
-
-
-def _require_annotations(model: torch.fx.GraphModule) -> None:
-    """Reject a model without annotations: it would run as in the float recipe."""
-    for node in model.graph.nodes:
-        found = node.meta.get("quantization_annotation")
-        if found is not None and any(
-            spec is not None for spec in (found.output_qspec, *found.input_qspec_map.values())
-        ):
-            return
-    raise UnsupportedProgram("CoreML's quantizer quantizes nothing in this program")

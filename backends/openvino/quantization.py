@@ -6,6 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from harness.backend_api import is_in_module
+
 if TYPE_CHECKING:
     import torch
 
@@ -33,12 +35,8 @@ def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
     ignored: list[str] = getattr(quantizer, "nodes_in_float", [])
     quantizer.nodes_in_float = ignored
 
-    def is_inside(node: torch.fx.Node) -> bool:
-        paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-        return any(path == name or path.startswith(f"{name}.") for path in paths for name in names)
-
     def annotate_others(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
-        ignored.extend(node.name for node in model.graph.nodes if is_inside(node))
+        ignored.extend(node.name for node in model.graph.nodes if is_in_module(node, names))
         quantizer.set_ignored_scope(names=ignored, validate=False)
         annotated: torch.fx.GraphModule = annotate(model)
         return annotated

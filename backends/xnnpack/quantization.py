@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from harness import UnsupportedProgram
+from harness.backend_api import is_in_module, require_annotations
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +39,7 @@ def make_quantizer(*, per_channel: bool, dynamic: bool) -> Any:
 
     config = get_symmetric_quantization_config(is_per_channel=per_channel, is_dynamic=dynamic)
     quantizer = XNNPACKQuantizer().set_global(config)
-    quantizer.validate = _require_annotations
+    quantizer.validate = functools.partial(require_annotations, "XNNPACK's quantizer")
     return quantizer
 
 
@@ -52,10 +53,7 @@ def keep_float(quantizer: Any, names: Sequence[str]) -> Any:
     earlier = quantizer.filter_fn
 
     def is_quantized(node: torch.fx.Node) -> bool:
-        paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
-        is_inside = any(path == name or path.startswith(f"{name}.")
-                        for path in paths for name in names)  # fmt: skip
-        return not is_inside and (earlier is None or earlier(node))
+        return not is_in_module(node, names) and (earlier is None or earlier(node))
 
     return quantizer.set_filter_function(is_quantized)
 
@@ -121,15 +119,3 @@ def _is_quantized(node: torch.fx.Node) -> bool:
     if name.startswith("quantized_decomposed.quantize_per_tensor"):
         return True
     return name in _ACTIVATIONS and any(_is_quantized(user) for user in node.users)
-
-
-def _require_annotations(model: torch.fx.GraphModule) -> None:
-    """Reject a model without annotations: it would run as in the float recipe."""
-    from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
-    from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
-
-    for node in model.graph.nodes:
-        found = node.meta.get(Q_ANNOTATION_KEY, QuantizationAnnotation())
-        if any(spec is not None for spec in (found.output_qspec, *found.input_qspec_map.values())):
-            return
-    raise UnsupportedProgram("XNNPACK's quantizer quantizes nothing in this program")

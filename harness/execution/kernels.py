@@ -108,11 +108,11 @@ class RuntimeKernels:
             MissingKernels: the runtime lacks a kernel of the program, in this call or another one.
         """
         missing = find_missing_kernels(program.plan)
-        if lacking := [name for name in missing if _get_namespace(name) not in self._libraries]:
+        if lacking := [name for name in missing if get_namespace(name) not in self._libraries]:
             raise MissingKernels(lacking)
         operator = program.plan.operators[call.op_index]
         if kernel_name(operator) in missing:
-            return self._libraries[_get_namespace(operator.name)].load(program, call)
+            return self._libraries[get_namespace(operator.name)].load(program, call)
         if operator.name.startswith(_SIZE_OPERATORS):
             return AtenKernels().load(program, call)
         return NativeKernelCall(program, call)
@@ -195,7 +195,8 @@ def _call_functional(
         planned.copy_(value)
 
 
-def _get_namespace(kernel: str) -> str:
+def get_namespace(kernel: str) -> str:
+    """Return the namespace of a kernel's name, such as ``aten``."""
     return kernel.partition("::")[0]
 
 

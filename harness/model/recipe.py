@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import ReleaseError
+from harness.errors import ReleaseError, UnsupportedProgram
 from harness.model.precision import Precision
 from harness.vendors.versions import PACKAGE, describe_installed
 
@@ -61,6 +61,31 @@ def find_calibration_problem(case: Case, built: Built) -> str | None:
     if all(bool(tensor.isfinite().all()) for tensor in floating):
         return None
     return "a quantizer cannot be calibrated with infinities or NaN"
+
+
+def is_in_module(node: Node, names: Sequence[str]) -> bool:
+    """Return whether a node of an exported graph comes from one of these modules or from inside."""
+    paths = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+    return any(path == name or path.startswith(f"{name}.") for path in paths for name in names)
+
+
+def require_annotations(quantizer: str, model: torch.fx.GraphModule) -> None:
+    """Reject a graph that a quantizer left as it is: it would run as in the float recipe.
+
+    Args:
+        quantizer: its name in the message.
+        model: the graph after annotation.
+
+    Raises:
+        UnsupportedProgram: no node has a quantization specification.
+    """
+    for node in model.graph.nodes:
+        found = node.meta.get("quantization_annotation")  # Q_ANNOTATION_KEY of torch and torchao
+        if found is not None and any(
+            spec is not None for spec in (found.output_qspec, *found.input_qspec_map.values())
+        ):
+            return
+    raise UnsupportedProgram(f"{quantizer} quantizes nothing in this program")
 
 
 def _default_backend_config() -> ExecutorchBackendConfig:

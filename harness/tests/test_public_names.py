@@ -39,8 +39,9 @@ AUTHORS = [
     "ReferenceKernels", "ReportsConstants", "RuntimeKernels", "Script", "SelectsTargets",
     "Setting", "Specimen", "describe", "describe_installed", "describe_unverified",
     "find_calibration_problem", "find_missing_kernels", "has_module", "installed_version",
-    "is_conversion", "is_sped_up", "list_native_backends", "make_program_pass",
-    "make_quantizer_setting", "op_name", "past_defects", "report_defect", "run_native",
+    "is_conversion", "is_in_module", "is_sped_up", "list_native_backends", "make_program_pass",
+    "make_quantizer_setting", "op_name", "past_defects", "report_defect",
+    "require_annotations", "run_native",
     "torch_dtype",
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from harness.execution.any_program.delegate_runtimes import (
     require_runtimes,
 )
 from harness.execution.execute import DelegateLoader, Interpreter, OutputValue, run_native
-from harness.execution.kernels import Kernels, RuntimeKernels
+from harness.execution.kernels import Kernels, RuntimeKernels, get_namespace
 from harness.execution.operators import find_missing_kernels
 from harness.execution.program import Program
 from harness.model import registry
@@ -135,7 +135,7 @@ def _find_missing(plan: schema.ExecutionPlan) -> list[str]:
     """List the kernels of a plan that neither the runtime nor a backend's library has."""
     missing = find_missing_kernels(plan)
     libraries = registry.kernel_libraries() if missing else {}
-    return [name for name in missing if name.partition("::")[0] not in libraries]
+    return [name for name in missing if get_namespace(name) not in libraries]
 
 
 def _list_delegates(plan: schema.ExecutionPlan) -> list[str]:
