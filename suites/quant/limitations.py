@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_limitation, copy_to_vgf
+from suites.known import FOLDED_NORM, copy_limitation, copy_to_vgf
 from suites.ops.limitations.cortex_m import CORTEX_M
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
@@ -17,12 +17,6 @@ _BIAS_OF_TWO_USES = (
     "Workaround: a copy of the layer for each use."
 )
 
-FOLDED_NORM = (
-    "prepare_pt2e folds a batch norm into the layer before it (_fuse_conv_bn_ and "
-    "_fuse_linear_bn_ in torchao/quantization/pt2e/utils.py) without asking who else reads the "
-    "layer: other readers get the normalized values. "
-    "Workaround: normalize `hidden.clone()`."
-)
 FILTERED_CONVOLUTION = (
     "XNNPACKQuantizer asks its filter for weights and bias of a convolution, too "
     "(_do_annotate_conv). These nodes have no module, so set_module_type and set_module_name "

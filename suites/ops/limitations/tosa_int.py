@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.quant.limitations import FOLDED_NORM
+from suites.known import FOLDED_NORM
 
 _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 _PULL = "https://github.com/pytorch/executorch/pull/"
