@@ -1,10 +1,11 @@
 """How MIL programs round, as this project executes them.
 
-The kernels are torch's on the CPU (``backends/coreml/kernels``). Programs of float16 compute in
-float16: torch's CPU kernels accumulate 16-bit products and sums in float32 and round once, and so
-do the functions. A device rounds in its own way: the Neural Engine computes in float16 with
-undocumented accumulation, and the GPU by Metal's rules. A pass says that the program is right, and
-nothing about the device's rounding.
+The kernels are torch's on the CPU (``backends/coreml/kernels``). With FLOAT16, the converter's
+default, a program casts its float32 inputs to float16 and computes in it. torch's CPU
+kernels accumulate 16-bit products and sums in float32 and round once, and so do the functions. A
+device rounds in its own way: the Neural Engine computes in float16 with undocumented accumulation,
+and the GPU by Metal's rules. A pass says that the program is right, and nothing about the device's
+rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ _FLOAT32_SUMS = frozenset(
 
 # A function of float16 is computed in float32 and rounded once (Vectorized<Half> in
 # aten/src/ATen/cpu/vec); a sigmoid or tanh of the converter is one MIL operation.
-FLOAT16 = Precision(function_ulps=1.0, division_roundings=2.0, float32_sums=_FLOAT32_SUMS)
+FLOAT16 = Precision(
+    arithmetic="float16", function_ulps=1.0, division_roundings=2.0, float32_sums=_FLOAT32_SUMS
+)
 
 # A weight is decoded when a model is loaded, codes times scales in float32 (decompress in
 # coremltools' mil/ops/defs/iOS18/compression.py), before any product.

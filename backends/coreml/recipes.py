@@ -123,12 +123,10 @@ def make_recipe(
     name: str,
     precision: Precision,
     options: ConverterOptions,
-    dtype: str = "float32",
     **more: Any,
 ) -> Recipe:
     """Make a recipe with converter options; ``more`` are further fields."""
     defaults: dict[str, Any] = {
-        "dtype": dtype,
         "partitioners": options,
         "edge_config": make_edge_config,
         "unsupported": require_row_major,
@@ -208,7 +206,7 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         make_recipe("fp32", FLOAT32, FP32_OPTIONS),
-        make_recipe("fp16", FLOAT16, FP16_OPTIONS, "float16"),
+        make_recipe("fp16", FLOAT16, FP16_OPTIONS),
         *map(_make_weight_recipe, INTEGERS.values()),
         _make_weight_recipe(LUT4, semantics=make_lut_semantics),
         _make_quantizing_recipe("int8", "quint8"),

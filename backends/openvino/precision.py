@@ -18,10 +18,17 @@ FLOAT32 = Precision(division_roundings=2.0)
 # allowed elsewhere. A chain of jumps needs more runs.
 STATIC = Precision(division_roundings=2.0, samples=16)
 
-# Without a limit of instruction sets the plugin computes float32 programs in bfloat16 where the
-# processor has products of it (INFERENCE_PRECISION_HINT). Precision has no dtype of arithmetic: the
-# unit roundoff is that of the program's dtype. Errors are linear in it, so the factor on their
-# spread has the quotient of both units, 2^-8 / 2^-24. Sums accumulate in float32, so that this is
-# wider than necessary; the rounding of operands that an exact operator or a cancelling sum reads is
-# not covered.
-CHOSEN = Precision(division_roundings=2.0, safety=4.0 * 2.0**16)
+# Without a limit of instruction sets the plugin computes float32 programs in the precision that the
+# processor has products of (INFERENCE_PRECISION_HINT): bfloat16, on Arm float16, which rounds less.
+# Products, sums, softmax and MVN accumulate in float32 (oneDNN's brgemm_bf16; jit_uni_reduce,
+# jit_uni_softmax and mvn of the plugin).
+CHOSEN = Precision(
+    arithmetic="bfloat16",
+    division_roundings=2.0,
+    float32_sums=frozenset(
+        """
+        sum mean mm bmm addmm baddbmm linear convolution native_layer_norm layer_norm _softmax
+        avg_pool2d _adaptive_avg_pool2d
+        """.split()
+    ),
+)

@@ -21,9 +21,13 @@ native_layer_norm, var and cumsum, accumulate in the program's dtype."""
 
 @dataclass(frozen=True)
 class Precision:
-    """The rounding model of a recipe. The unit roundoff ``u`` follows from each case's dtype.
+    """The rounding model of a recipe. The unit roundoff ``u`` follows from the dtype that each
+    operator computes in.
 
     Attributes:
+        arithmetic: the dtype that the target computes in where the program's is finer, such as
+            ``"float16"``. The target rounds inputs, weights, constants and all results to it; the
+            program's outputs keep their dtype. None for the program's own dtypes.
         function_ulps: error of an elementary function in ULP of its result.
         functions: the same for single functions, by ATen name, where a source says otherwise.
         argument_roundings: backward error of an elementary function's argument, in ``u``.
@@ -47,6 +51,7 @@ class Precision:
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
     """
 
+    arithmetic: str | None = None
     function_ulps: float = 4.0
     functions: Mapping[str, float] = field(default_factory=dict)
     argument_roundings: float = 1.0

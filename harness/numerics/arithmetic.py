@@ -74,6 +74,11 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         """Prevent torch from wrapping every call for Dynamo, which never runs under this mode."""
         return False
 
+    def round_given(self, tree: Any) -> Any:
+        """Return state and inputs in float64, as the target has them when a run starts."""
+        self.invariant.add(tree)
+        return tree
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run code of the program, which sees the dtypes that its tensors have in eager."""

@@ -10,6 +10,7 @@ import math
 import torch
 
 from harness.model.precision import Precision
+from harness.numerics.dtypes import get_compute_dtype
 
 # Elements that are processed together; they fit into a cache.
 _PART = 2**17
@@ -124,7 +125,7 @@ class BoundEstimator:
         least = 0.0
         if step is not None and bool(self._squares.any()):
             least = precision.safety * precision.step * step
-        finfo = torch.finfo(self._dtype)
+        finfo = torch.finfo(get_compute_dtype(self._dtype, precision.arithmetic))
         flat = self._truth.reshape(-1)
         for start in range(0, len(flat), _PART):
             here = slice(start, start + _PART)

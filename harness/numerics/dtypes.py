@@ -41,6 +41,19 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
+def get_compute_dtype(dtype: torch.dtype, arithmetic: str | None) -> torch.dtype:
+    """Return the dtype in which a target computes what eager computes in ``dtype``.
+
+    Args:
+        dtype: floating or complex.
+        arithmetic: as ``Precision.arithmetic``.
+    """
+    if arithmetic is None or dtype.is_complex:
+        return dtype
+    narrow: torch.dtype = getattr(torch, arithmetic)
+    return narrow if unit_roundoff(narrow) > unit_roundoff(dtype) else dtype
+
+
 def is_rounded(dtype: torch.dtype) -> bool:
     """Whether values of a dtype are rounded: floating or complex, but not one-byte codes."""
     return (dtype.is_floating_point and dtype.itemsize > 1) or dtype.is_complex

@@ -26,7 +26,8 @@ from harness.numerics.formats.joint_errors import JointErrors
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
 from harness.numerics.kernels.threads import one_thread
 from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
-from harness.numerics.perturbation import PerturbedMode, RequantizedMode
+from harness.numerics.perturbation import PerturbedMode
+from harness.numerics.requantization import RequantizedMode
 from harness.numerics.unperturbed import (
     UnperturbedRuns,
     as_real_tensor,

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.model.trees import leaves, map_leaves
-from harness.numerics.dtypes import unit_roundoff
+from harness.numerics.dtypes import get_compute_dtype, unit_roundoff
 from harness.numerics.error_model.constants import ConstantRounding, round_constants
 from harness.numerics.error_model.exact_results import is_representable
 from harness.numerics.error_model.ranges import (
@@ -24,6 +23,7 @@ from harness.numerics.error_model.ranges import (
     Interval,
     apply_usual_formula,
     clamp_halfway,
+    limit_to,
 )
 from harness.numerics.error_model.rules import RoundingKind
 from harness.numerics.error_model.terms import Args, Kwargs, is_inexact
@@ -32,11 +32,10 @@ from harness.numerics.formats.dequantize import BlockQuantizedTensor
 from harness.numerics.formats.quantization_steps import (
     find_ties,
     get_code_range,
-    get_scales,
     is_scaled_by_row,
 )
 from harness.numerics.kernels.products import compute
-from harness.numerics.operators import Operator, OperatorMode
+from harness.numerics.operators import Operator
 from harness.numerics.perturbed_sums import PerturbedSums
 
 _FLOAT16_UNIT = unit_roundoff(torch.float16)
@@ -74,7 +73,54 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
             off = torch.tensor(abs(nearest - number), dtype=torch.float64)
             return number + float(self.noise.draw_uniform(off))
 
-        return round_constants(args, kwargs, self.dtype.to_real(), draw)
+        return round_constants(args, kwargs, self.compute_dtype.to_real(), draw)
+
+    def round_given(self, tree: Any) -> Any:
+        """Return state and inputs as the target has them, tied tensors still tied.
+
+        Where the target computes in a narrower dtype, they are rounded to it. The error is drawn:
+        a target that folds weights rounds the folded ones.
+        """
+        super().round_given(tree)
+        if self.precision.arithmetic is None:
+            return tree
+        rounded: dict[int, Any] = {}
+
+        def round_once(item: Any) -> Any:
+            if not is_inexact(item):
+                return item
+            if id(item) not in rounded:
+                dtype = self.dtypes.get(item)
+                rounded[id(item)] = self._round_to_arithmetic(item, dtype)
+                self.dtypes.mark(rounded[id(item)], dtype)
+            return rounded[id(item)]
+
+        return map_leaves(round_once, tree)
+
+    def _round_to_arithmetic(self, item: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor of this dtype as the target's arithmetic has it; itself where it has
+        all elements exactly."""
+        narrow = get_compute_dtype(dtype, self.precision.arithmetic)
+        if narrow == dtype:
+            return item
+        item = item.detach()
+        is_exact = (item.to(narrow) == item) | item.isnan()
+        if bool(is_exact.all()):
+            return item
+        rounded = limit_to(narrow, self.noise.perturb_copy(item, unit_roundoff(narrow)))
+        return torch.where(is_exact, item, rounded)
+
+    def _round_made(self, operator: Operator, args: Args, kwargs: Kwargs, out: Any) -> Any:
+        """Return the result of an exact operator as the target has it: a tensor that is made of
+        numbers is rounded to the target's arithmetic."""
+        if self.precision.arithmetic is None or operator.is_mutable or self.depth:
+            return out
+        if any(map(is_inexact, leaves((args, kwargs)))):
+            return out
+        return map_leaves(
+            lambda item: self._round_to_arithmetic(item, self.dtype) if is_inexact(item) else item,
+            out,
+        )
 
     def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
         """Run one primitive operation and perturb its result by its rounding error."""
@@ -88,6 +134,8 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         is_invariant = self.invariant.contains((args, kwargs))
         out = compute(operator.func, operator.name, args, kwargs)
         is_exact = kind is RoundingKind.EXACT
+        if is_exact and (made := self._round_made(operator, args, kwargs, out)) is not out:
+            return made
         if is_invariant:
             is_exact = self._note_if_exact(operator, args, kwargs, out, is_exact=is_exact)
         if is_exact:
@@ -124,12 +172,16 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
 
     def limit_range(self, operator: Operator, result: Any, args: Args, kwargs: Kwargs) -> Any:
         """Return the result of the usual formula where an intermediate leaves the dtype's range;
-        within a compound operation, the result as the dtype represents it."""
+        within a compound operation, or where the target computes in a narrower dtype than eager,
+        the result as the dtype represents it."""
+        if self.compute_dtype != self.dtype and not self.depth and is_inexact(result):
+            result = limit_to(self.compute_dtype, result)
         formula = operator.rule.usual_formula
         if self._sample % 2 == 0 or (not self.depth and formula is None):
             return result
         to_range = DtypeRange()
-        to_range.narrow_to(torch.float32 if self._accumulates_wide(operator.name) else self.dtype)
+        is_wide = self._accumulates_wide(operator.name)
+        to_range.narrow_to(torch.float32 if is_wide else self.compute_dtype)
         first = result[0] if isinstance(result, tuple) else result
         if not is_inexact(first) or first.is_complex():
             return result
@@ -285,7 +337,8 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         Subnormal numbers of float16 are rounded to multiples of the smallest one, which is an error
         relative to the smallest normal number. Those of other dtypes are too small to matter.
         """
-        if self.unit != _FLOAT16_UNIT or result.is_complex():
+        is_half = torch.float16 in (self.dtype, self.compute_dtype) and self.unit >= _FLOAT16_UNIT
+        if not is_half or result.is_complex():
             return None
         size = result.abs()
         return torch.where(size > 0, size.clamp_min(_FLOAT16_SMALLEST), size)
@@ -315,96 +368,6 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
             map_leaves(functools.partial(perturb, is_written=is_written), item)
             for item, is_written in zip(args, writes, strict=False)
         )
-
-
-class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
-    """A float64 run in which only numbers near a tie are requantized to a neighbouring code.
-
-    Between ``Precision.fused_requantizations`` the first run leaves out every requantization that a
-    target may leave out, the second none, and the others some.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # By dequantized value, the step that it was rounded to.
-        self._steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
-        # By what follows from a fused operation, its value without the roundings since then; None
-        # for the value itself.
-        self._unrounded: MutableMapping[torch.Tensor, torch.Tensor | None] = WeakIdKeyDictionary()
-
-    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
-        """Quantize numbers that are off by ``Precision.requantization`` steps."""
-        scale = get_scales(operator.name, args)
-        if scale is None:
-            return super().quantize(operator, args, kwargs)
-        if self.is_quantized_by_program(operator, args):
-            return OperatorMode.quantize(self, operator, args, kwargs)
-        self.has_requantized = True
-        off = self.noise.draw_signs(args[0].shape) * self._get_share(args[0].numel())
-        moved = args[0].double() + off * scale
-        codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
-        if args[0] in self._unrounded and isinstance(scale, float):
-            ends = [(code - args[2]) * scale for code in get_code_range(operator.name, args)]
-            self._unrounded[codes] = self._get_unrounded(args[0]).double().clamp(*ends)
-        return codes
-
-    def _get_share(self, elements: int) -> float:
-        """Return how far numbers of a tensor are from exact, in steps.
-
-        In a small tensor the distance is large enough to change about one code, because the whole
-        output may depend on a few codes, and the target may round one of them the other way.
-        """
-        return max(self.precision.requantization, 0.5 / max(1, elements))
-
-    def decode(self, operator: Operator, args: Args) -> torch.Tensor:
-        """Decode, and remember the step of the codes."""
-        values = super().decode(operator, args)
-        if isinstance(args[1], float):
-            self._steps[values] = args[1]
-        if args[0] in self._unrounded:
-            self._unrounded[values] = self._unrounded[args[0]]
-        return values
-
-    def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
-        """Run one operation, on numbers that the target did not round where it fuses that."""
-        name = operator.name
-        if name in self.precision.fused_requantizations:
-            out = super().run_primitive(operator, self._fuse(name, args), kwargs)
-            if isinstance(out, torch.Tensor):
-                self._unrounded[out] = None
-            return out
-        out = super().run_primitive(operator, args, kwargs)
-        given = (item for item in leaves(args) if isinstance(item, torch.Tensor))
-        if (
-            isinstance(out, torch.Tensor)
-            and not operator.is_mutable
-            and any(item in self._unrounded for item in given)
-            and self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
-        ):
-            unrounded = map_leaves(self._get_unrounded, args)
-            self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
-        return out
-
-    def _get_unrounded(self, item: Any) -> Any:
-        found = self._unrounded.get(item) if isinstance(item, torch.Tensor) else None
-        return item if found is None else found
-
-    def _fuse(self, name: str, args: Args) -> Args:
-        """Return the operands as the target has them, in the runs in which it fuses them."""
-        fuses_some = self._sample > 1 and float(self.noise.draw_signs(torch.Size([1]))) > 0
-        if not (self._sample == 0 or fuses_some):
-            return args
-        if name not in _COMPARED:
-            return tuple(map(self._get_unrounded, args))
-        steps = [self._steps[item] for item in args if item in self._steps]
-        if len(steps) < len(args):
-            return args
-        # Both are brought to the smaller step.
-        return tuple((item / min(steps)).round_() * min(steps) for item in args)
-
-
-# Operations that compare codes of one scale.
-_COMPARED = frozenset(("maximum", "minimum"))
 
 
 def _is_same(result: torch.Tensor, expected: torch.Tensor) -> bool:

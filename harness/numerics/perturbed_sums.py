@@ -16,7 +16,7 @@ import torch
 from harness.model.precision import Precision
 from harness.model.trees import leaves
 from harness.numerics.arithmetic import Float64Mode
-from harness.numerics.dtypes import unit_roundoff
+from harness.numerics.dtypes import get_compute_dtype, unit_roundoff
 from harness.numerics.error_model.magnitudes import FLOAT32_UNIT, Reduction, analyze_reduction
 from harness.numerics.error_model.noise import Noise
 from harness.numerics.error_model.terms import Args, Kwargs, is_inexact
@@ -70,9 +70,14 @@ class PerturbedSums(Float64Mode):  # type: ignore[no-untyped-call]
         return self.precision.running_means
 
     @property
+    def compute_dtype(self) -> torch.dtype:
+        """Dtype that the target computes the current operator in."""
+        return get_compute_dtype(self.dtype, self.precision.arithmetic)
+
+    @property
     def unit(self) -> float:
-        """Unit roundoff of the dtype that the current operator computes in."""
-        return min(unit_roundoff(self.dtype), self._largest_unit)
+        """Unit roundoff of the dtype that the target computes the current operator in."""
+        return min(unit_roundoff(self.compute_dtype), self._largest_unit)
 
     @contextmanager
     def inside_compound(self, name: str) -> Iterator[None]:

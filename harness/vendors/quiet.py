@@ -17,7 +17,7 @@ def quiet_imports() -> None:
     """Let vendors' imports log errors only in this process, and ignore torch's warnings about its
     own code; all else is unchanged."""
     for name in _LOUD:
-        logging.getLogger(name).setLevel(logging.ERROR)
+        _set_level(logging.getLogger(name), logging.ERROR)
     warnings.filterwarnings("ignore", _DEPRECATED)
 
 
@@ -32,7 +32,13 @@ def quiet_vendors() -> Generator[None]:
             yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+                _set_level(logger, level)
+
+
+def _set_level(logger: logging.Logger, level: int) -> None:
+    """Set a logger's level, which clears a cache of every logger, only if it differs."""
+    if logger.level != level:
+        logger.setLevel(level)
 
 
 def silence_vendors() -> None:

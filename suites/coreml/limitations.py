@@ -16,16 +16,6 @@ _CONVERTER = (
 LIMITATIONS: list[Limitation] = [
     Limitation(
         target="coreml:fp16",
-        case="rms_norm/half_large|var/half_far_from_zero",
-        reason="rms_norm and var (ops.py) make float32 constants beside float16 values, and the "
-        "MIL operations want one dtype. Workaround: convert a float32 module with "
-        "compute_precision FLOAT16.",
-        link=_OPS,
-        stage="lower",
-        error="y has dtype fp32 whereas x has dtype fp16",
-    ),
-    Limitation(
-        target="coreml:fp16",
         case="_log_softmax/half_one_dominates",
         reason="log_softmax (ops.py) is the logarithm of a softmax, which is 0 in float16 where a "
         "logit is 18 or more below the largest.",
@@ -50,16 +40,6 @@ LIMITATIONS: list[Limitation] = [
         link=_SOURCE + "partition/coreml_partitioner.py",
         stage="lower",
         error="is tagged with (tag0) but has user (output)",
-    ),
-    Limitation(
-        target="coreml:fp16",
-        case="state/key_value_cache",
-        reason="The converter casts every value that it reads from a state to float32. "
-        "scaled_dot_product_attention (ops.py) does not promote its operands to one dtype, and the "
-        "MIL operation wants one.",
-        link=_CONVERTER,
-        stage="lower",
-        error="the named input `key` must have the same data type",
     ),
     Limitation(
         target="coreml:*",

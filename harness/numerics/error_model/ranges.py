@@ -86,6 +86,13 @@ class DtypeRange:
         return least >= self.smallest
 
 
+def limit_to(dtype: torch.dtype, values: torch.Tensor) -> torch.Tensor:
+    """Return values as a dtype represents them: infinite above its range, zero below it."""
+    to_range = DtypeRange()
+    to_range.narrow_to(dtype)
+    return to_range(values)
+
+
 def apply_usual_formula(
     formula: Callable[..., torch.Tensor],
     to_range: DtypeRange,

@@ -5,9 +5,9 @@ target returns another code only near a tie. The bound of an element has to allo
 every requantization on the way, because any element may be near a tie. Most are not: the root mean
 square of the errors is far smaller, and shows a fault that changes all elements a little.
 
-Its limit comes from runs of their own (``RequantizedMode`` of
-:mod:`harness.numerics.perturbation`), in which every requantization rounds a number that is off by
-``Precision.requantization`` steps. docs/numerics.md derives it.
+Its limit comes from runs of their own (:mod:`harness.numerics.requantization`), in which every
+requantization rounds a number that is off by ``Precision.requantization`` steps. docs/numerics.md
+derives it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import Limitation, Status
 
 _FP32 = "coreml:fp32"
+_FLOATS = "coreml:fp32|coreml:fp16"
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/coreml/"
 _PARTITIONER = _SOURCE + "partition/coreml_partitioner.py"
 _OPS = (
@@ -21,11 +22,16 @@ _NO_CHECK = (
     "CoreMLPartitioner asks coremltools only whether it has a conversion of the operator "
     "(is_torch_fx_node_supported), not whether the conversion takes these arguments"
 )
+_EPSILON_OF_INVERSE = (
+    "reciprocal (ops.py) makes MIL's inverse with its default epsilon, and the model computes "
+    "1 / (x + 0.0001)."
+)
 
-def _mismatch(case: str, reason: str) -> Limitation:
+
+def _mismatch(case: str, reason: str, target: str = _FLOATS) -> Limitation:
     """Make the limitation of cases that a conversion of coremltools makes wrong, silently."""
     return Limitation(
-        target=_FP32,
+        target=target,
         case=case,
         reason=reason,
         link=_OPS,
@@ -37,7 +43,7 @@ def _mismatch(case: str, reason: str) -> Limitation:
 COREML: list[Limitation] = [
     # Dtypes and layouts
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="add/bf16|mm/bf16|_to_copy/fp32_to_bf16_and_back|_to_copy/int8_to_int32|neg/int8|"
         "add/uint8_wraps|_to_copy/uint8_to_fp32|cat/uint8|bitwise_not/uint8",
         reason=f"{_NO_CHECK}: inputs of bfloat16, int8 and uint8 are not in "
@@ -47,7 +53,7 @@ COREML: list[Limitation] = [
         error="KeyError: torch.",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="_to_copy/fp32_to_int8|_to_copy/int32_to_int8_wraps",
         reason="The partitioner delegates casts to int8. get_data_type of the delegate "
         "(coreml_backend_delegate.mm) has no int8 (ScalarType::Char), so that the runtime cannot "
@@ -57,7 +63,7 @@ COREML: list[Limitation] = [
         error="is torch.int8: the delegate passes no such tensor",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="clone/to_channels_last|_to_copy/to_channels_last|_to_copy/to_channels_last_and_dtype",
         reason=f"{_NO_CHECK}. Those of _clone_dim_order and _to_dim_order_copy refuse every dim "
         "order but the contiguous one.",
@@ -67,7 +73,7 @@ COREML: list[Limitation] = [
         error="Only contiguous memory format is supported in CoreML",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="bitwise_and/int32",
         reason=f"{_NO_CHECK}. MIL has no bitwise operations; bitwise_and takes bools only.",
         link=_OPS,
@@ -75,7 +81,7 @@ COREML: list[Limitation] = [
         error="only supports boolean input",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="relu/int32|sigmoid/int32_promotes|exp/int64_promotes|sqrt/int32_promotes|"
         "pixel_shuffle/int64|minimum/bool",
         reason=f"{_NO_CHECK}. It passes the integers on, and the MIL operation takes floats (and, "
@@ -85,7 +91,7 @@ COREML: list[Limitation] = [
         error="expects tensor or scalar of dtype from type domain",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="native_layer_norm/fp16",
         reason="layer_norm (ops.py) passes epsilon as float32 beside a float16 gamma, and the MIL "
         "operation wants one dtype. Workaround: convert a float32 module with compute_precision "
@@ -95,7 +101,7 @@ COREML: list[Limitation] = [
         error="the named input `epsilon` must have the same data type",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="addmm/beta_zero_ignores_bias",
         reason="addmm (ops.py) multiplies the bias by the Python integer beta without promoting "
         "its dtype.",
@@ -105,7 +111,7 @@ COREML: list[Limitation] = [
     ),
     # Arguments that conversions do not take
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="nonzero/masked_select",
         reason="The partitioner delegates the assertions on a size alone. That partition has no "
         "outputs, and torch's insert_subgm raises an error.",
@@ -114,7 +120,7 @@ COREML: list[Limitation] = [
         error="Cannot determine insertion point",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="scatter/dim0|gather/smaller_index",
         reason=f"{_NO_CHECK}. gather_along_axis and scatter_along_axis of MIL want indices of the "
         "data's shape in every other dimension; torch takes smaller ones.",
@@ -123,7 +129,7 @@ COREML: list[Limitation] = [
         error="AssertionError",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="matmul/dot",
         reason="matmul (ops.py) makes a MIL matmul of two vectors, whose type inference reads a "
         "second dimension. Workaround: `torch.dot`.",
@@ -132,7 +138,7 @@ COREML: list[Limitation] = [
         error="IndexError: list index out of range",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="searchsorted/between",
         reason=f"{_NO_CHECK}. searchsorted (ops.py) takes a sequence and values of one rank only.",
         link=_OPS,
@@ -140,7 +146,7 @@ COREML: list[Limitation] = [
         error="Not support `searchsorted` op with different ranks",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="meshgrid/ij",
         reason="CoreML is asked to keep aten.meshgrid whole. Its results in the exported program "
         "are views with stride 0, and exir has no dim order for these.",
@@ -149,7 +155,7 @@ COREML: list[Limitation] = [
         error="0 in strides is not supported for ExecuTorch",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="max_pool2d_with_indices/dilation",
         reason=f"{_NO_CHECK}. MIL's max_pool has no dilation.",
         link=_OPS,
@@ -157,7 +163,7 @@ COREML: list[Limitation] = [
         error="does not support dilation > 1",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="max_pool2d_with_indices/plain|max_pool2d_with_indices/unbatched|"
         "max_pool2d_with_indices/indices|max_pool3d_with_indices/plain",
         reason="_max_pool (ops.py) wants the argument stride, which a program leaves out where it "
@@ -167,7 +173,7 @@ COREML: list[Limitation] = [
         error="got 2 input(s), expected minimum 3 inputs",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="rms_norm/no_weight_default_eps",
         reason="rms_norm (ops.py) wants four arguments, and a program leaves out the weight and "
         "the epsilon where they have their defaults.",
@@ -176,7 +182,7 @@ COREML: list[Limitation] = [
         error="got 2 input(s), expected [4]",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="avg_pool2d/divisor",
         reason=f"{_NO_CHECK}. MIL's avg_pool has no other divisor.",
         link=_OPS,
@@ -184,7 +190,7 @@ COREML: list[Limitation] = [
         error="divisor_override is not supported",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="repeat/zero_times",
         reason=f"{_NO_CHECK}. MIL's tile repeats once or more.",
         link=_DEFS + "iOS15/tensor_operation.py",
@@ -192,7 +198,7 @@ COREML: list[Limitation] = [
         error="All entries of reps parameter must be greater than 0",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="convolution/1d_unbatched|convolution/2d_unbatched",
         reason="_convolution (ops.py) takes the first dimension for the batch, so that an input "
         "without one fails. Workaround: add a dimension, `x[None]`.",
@@ -202,7 +208,7 @@ COREML: list[Limitation] = [
         or_fails=(("lower", "Input strides="),),
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="lerp/number",
         reason="lerp decomposes to aten.full of shape [], for which full (ops.py) makes a concat "
         "of no values. Workaround: `x + weight * (y - x)`.",
@@ -211,7 +217,7 @@ COREML: list[Limitation] = [
         error="got 0 values",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="index_put/constant_mid|index_put/broadcast_value",
         reason="index_put (ops.py) stacks the indices after it has squeezed some of them: their "
         "ranks differ.",
@@ -220,7 +226,7 @@ COREML: list[Limitation] = [
         error="has rank 1 != other inputs rank 0",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="view_copy/empty",
         reason=f"{_NO_CHECK}. MIL's reshape has no dimensions of size 0.",
         link=_DEFS + "iOS15/tensor_transformation.py",
@@ -228,7 +234,7 @@ COREML: list[Limitation] = [
         error="Invalid target shape in `reshape` op",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="col2im/overlapping",
         reason=f"{_NO_CHECK}. col2im (ops.py) takes blocks that do not overlap only.",
         link=_OPS,
@@ -236,7 +242,7 @@ COREML: list[Limitation] = [
         error="Only supports stride >= kernel_size",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="constant_pad_nd/negative_crops",
         reason=f"{_NO_CHECK}. MIL's pad takes no negative widths, which crop in ATen. "
         "Workaround: slice the tensor.",
@@ -245,7 +251,7 @@ COREML: list[Limitation] = [
         error="pad must be non-negative integer",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="scaled_dot_product_attention/grouped_queries",
         reason="scaled_dot_product_attention (ops.py) ignores enable_gqa, and broadcasts heads "
         "only if one of the operands has one head.",
@@ -254,7 +260,7 @@ COREML: list[Limitation] = [
         error="query, key, value must have a same batch dimension",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="mul/dynamic_two_dims|add/dynamic_batch|view_copy/dynamic_flatten|"
         "add/dynamic_broadcast|linear/dynamic_batch|convolution/dynamic_batch",
         reason="The range of a dynamic dimension in the model begins at 2 although the program "
@@ -269,9 +275,16 @@ COREML: list[Limitation] = [
     # Other functions than torch's
     Limitation(
         target=_FP32,
-        case="reciprocal/2d|reciprocal/special_values",
-        reason="reciprocal (ops.py) makes MIL's inverse with its default epsilon, and the model "
-        "computes 1 / (x + 0.0001).",
+        case="reciprocal/2d",
+        reason=_EPSILON_OF_INVERSE,
+        link=_DEFS + "iOS15/elementwise_unary.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_FLOATS,
+        case="reciprocal/special_values",
+        reason=_EPSILON_OF_INVERSE,
         link=_DEFS + "iOS15/elementwise_unary.py",
         stage="compare",
         outcome=Status.MISMATCH,
@@ -295,7 +308,7 @@ COREML: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="_log_softmax/large_logits",
         reason="log_softmax (ops.py) is the logarithm of a softmax, which underflows to 0 where a "
         "logit is 104 or more below the largest; the logarithm of 0 is then -103.3.",
@@ -306,6 +319,15 @@ COREML: list[Limitation] = [
     _mismatch(
         case="log1p/near_zero|expm1/near_zero|expm1/3d",
         reason="log1p and expm1 (ops.py) are log(x + 1) and exp(x) - 1, which cancel for x near 0.",
+    ),
+    Limitation(
+        target="coreml:fp16",
+        case="celu/alpha",
+        reason="celu decomposes to expm1, which is exp(x) - 1 (ops.py) and cancels for x near 0.",
+        link=_OPS,
+        stage="compare",
+        outcome=Status.MISMATCH,
+        seed=0,
     ),
     Limitation(
         target=_FP32,
@@ -327,6 +349,7 @@ COREML: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     _mismatch(
+        target=_FP32,
         case="gelu/tanh",
         reason="gelu (ops.py) reads approximate as a positional argument. In an exported program "
         "it is a keyword argument, and the model computes the exact gelu.",
@@ -348,6 +371,7 @@ COREML: list[Limitation] = [
         "the program computes or gets has none, and the model returns zeros.",
     ),
     _mismatch(
+        target=_FP32,
         case="sum/out_dtype",
         reason="mean and its siblings (ops.py) do not read the keyword argument dtype: the model "
         "sums in the input's dtype.",
@@ -368,7 +392,7 @@ COREML: list[Limitation] = [
         "becomes a float mask, which is added to the scores.",
     ),
     Limitation(
-        target=_FP32,
+        target=_FLOATS,
         case="nonzero/2d",
         reason="The exported result of nonzero is column-major, and so is the planned output. The "
         "delegate writes int64 outputs row-major whatever the planned dim order "

@@ -1,0 +1,111 @@
+"""Runs in which only numbers near a tie are requantized to a neighbouring code.
+
+:mod:`harness.numerics.formats.joint_errors` computes the limit of an output's errors together from
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from harness.model.trees import leaves, map_leaves
+from harness.numerics.error_model.rules import RoundingKind
+from harness.numerics.error_model.terms import Args, Kwargs
+from harness.numerics.formats.quantization_steps import get_code_range, get_scales
+from harness.numerics.kernels.products import compute
+from harness.numerics.operators import Operator, OperatorMode
+from harness.numerics.perturbation import PerturbedMode
+
+
+class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
+    """A float64 run in which only numbers near a tie are requantized to a neighbouring code.
+
+    Between ``Precision.fused_requantizations`` the first run leaves out every requantization that a
+    target may leave out, the second none, and the others some.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # By dequantized value, the step that it was rounded to.
+        self._steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
+        # By what follows from a fused operation, its value without the roundings since then; None
+        # for the value itself.
+        self._unrounded: MutableMapping[torch.Tensor, torch.Tensor | None] = WeakIdKeyDictionary()
+
+    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
+        """Quantize numbers that are off by ``Precision.requantization`` steps."""
+        scale = get_scales(operator.name, args)
+        if scale is None:
+            return super().quantize(operator, args, kwargs)
+        if self.is_quantized_by_program(operator, args):
+            return OperatorMode.quantize(self, operator, args, kwargs)
+        self.has_requantized = True
+        off = self.noise.draw_signs(args[0].shape) * self._get_share(args[0].numel())
+        moved = args[0].double() + off * scale
+        codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
+        if args[0] in self._unrounded and isinstance(scale, float):
+            ends = [(code - args[2]) * scale for code in get_code_range(operator.name, args)]
+            self._unrounded[codes] = self._get_unrounded(args[0]).double().clamp(*ends)
+        return codes
+
+    def _get_share(self, elements: int) -> float:
+        """Return how far numbers of a tensor are from exact, in steps.
+
+        In a small tensor the distance is large enough to change about one code, because the whole
+        output may depend on a few codes, and the target may round one of them the other way.
+        """
+        return max(self.precision.requantization, 0.5 / max(1, elements))
+
+    def decode(self, operator: Operator, args: Args) -> torch.Tensor:
+        """Decode, and remember the step of the codes."""
+        values = super().decode(operator, args)
+        if isinstance(args[1], float):
+            self._steps[values] = args[1]
+        if args[0] in self._unrounded:
+            self._unrounded[values] = self._unrounded[args[0]]
+        return values
+
+    def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
+        """Run one operation, on numbers that the target did not round where it fuses that."""
+        name = operator.name
+        if name in self.precision.fused_requantizations:
+            out = super().run_primitive(operator, self._fuse(name, args), kwargs)
+            if isinstance(out, torch.Tensor):
+                self._unrounded[out] = None
+            return out
+        out = super().run_primitive(operator, args, kwargs)
+        given = (item for item in leaves(args) if isinstance(item, torch.Tensor))
+        if (
+            isinstance(out, torch.Tensor)
+            and not operator.is_mutable
+            and any(item in self._unrounded for item in given)
+            and self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
+        ):
+            unrounded = map_leaves(self._get_unrounded, args)
+            self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
+        return out
+
+    def _get_unrounded(self, item: Any) -> Any:
+        found = self._unrounded.get(item) if isinstance(item, torch.Tensor) else None
+        return item if found is None else found
+
+    def _fuse(self, name: str, args: Args) -> Args:
+        """Return the operands as the target has them, in the runs in which it fuses them."""
+        fuses_some = self._sample > 1 and float(self.noise.draw_signs(torch.Size([1]))) > 0
+        if not (self._sample == 0 or fuses_some):
+            return args
+        if name not in _COMPARED:
+            return tuple(map(self._get_unrounded, args))
+        steps = [self._steps[item] for item in args if item in self._steps]
+        if len(steps) < len(args):
+            return args
+        # Both are brought to the smaller step.
+        return tuple((item / min(steps)).round_() * min(steps) for item in args)
+
+
+# Operations that compare codes of one scale.
+_COMPARED = frozenset(("maximum", "minimum"))
