@@ -1,5 +1,10 @@
 # The names for authors of backends, and where they live; see __init__.pyi.
-from .contract.specimens import Specimen as Specimen
+from .contract.specimens import (
+    Expected as Expected,
+    Specimen as Specimen,
+    SpecimenKind as SpecimenKind,
+    plant_fault as plant_fault,
+)
 from .errors import describe as describe
 from .execution.execute import (
     DelegateHandle as DelegateHandle,
