@@ -19,6 +19,10 @@ from .execution.kernels import (
     ReferenceKernels as ReferenceKernels,
     RuntimeKernels as RuntimeKernels,
 )
+from .execution.memory_order import (
+    read_memory as read_memory,
+    write_memory as write_memory,
+)
 from .execution.operators import (
     find_missing_kernels as find_missing_kernels,
     op_name as op_name,
