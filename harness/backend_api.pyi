@@ -1,5 +1,10 @@
 # The names for authors of backends, and where they live; see __init__.pyi.
-from .contract.specimens import Specimen as Specimen
+from .contract.specimens import (
+    Expected as Expected,
+    Specimen as Specimen,
+    SpecimenKind as SpecimenKind,
+    plant_fault as plant_fault,
+)
 from .errors import describe as describe
 from .execution.execute import (
     DelegateHandle as DelegateHandle,
@@ -13,6 +18,10 @@ from .execution.kernels import (
     Kernels as Kernels,
     ReferenceKernels as ReferenceKernels,
     RuntimeKernels as RuntimeKernels,
+)
+from .execution.memory_order import (
+    read_memory as read_memory,
+    write_memory as write_memory,
 )
 from .execution.operators import (
     find_missing_kernels as find_missing_kernels,

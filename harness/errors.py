@@ -144,7 +144,10 @@ class MissingKernels(ProgramError):
 
 
 class UnsupportedProgram(ProgramError):
-    """A program needs a feature that its backend does not support on this host."""
+    """A program needs a feature that its backend does not support on this host.
+
+    Backends raise it, also from ``execute``; the cell is ``unsupported``.
+    """
 
 
 class OutOfMemory(ProgramError):

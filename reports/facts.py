@@ -152,7 +152,7 @@ def describe_worst_output(cell: Cell) -> str:
     return (
         f"{severity}output {worst.output} of call {worst.call}: "
         f"error {text.measure(text.error_there(worst))}, bound "
-        f"{text.measure(worst.bound)}{where} ({text.bound_use(worst.bound_used)}), "
+        f"{text.measure(worst.bound)}{where} ({text.output_use(worst)}), "
         f"SQNR {text.decibels(worst.sqnr_db)}, {worst.exceeding:,} of "
         f"{text.count(worst.elements, 'element')} exceed their bounds"
     )

@@ -164,6 +164,19 @@ def error_there(item: Numerics) -> float | None:
     return 0.0 if same or both else abs(item.worst_actual - item.worst_expected)
 
 
+def output_use(item: Numerics) -> str:
+    """As :func:`bound_use`, of an output. All errors together may use more of their limit than any
+    element of its bound; the figure is then no quotient of the error and the bound beside it.
+    """
+    used, limit = bound_use(item.bound_used), item.rms_steps_limit
+    together = item.rms_steps / limit if limit and item.rms_steps is not None else 0.0
+    error = error_there(item)
+    alone = error / item.bound if error is not None and item.bound > 0 else 0.0
+    if together <= alone or together < item.bound_used:
+        return used
+    return used.replace("bound", "limit of all errors together")
+
+
 def calls(ops: Mapping[str, int], limit: int = 8) -> str:
     """Operators with their number of calls, most called first: ``aten.mm ×3, aten.add ×1``."""
     items = by_count(ops)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy
 import torch
 
 from backends.tosa.graph import read_root
 from backends.tosa.served import TosaArray, TosaRequest, TosaResult
 from harness import ProgramError
-from harness.backend_api import ChildProcess, DelegateHandle, DelegatePayload
+from harness.backend_api import (
+    ChildProcess,
+    DelegateHandle,
+    DelegatePayload,
+    read_memory,
+    write_memory,
+)
 
 # The default of --cell-timeout: time for a whole cell.
 CALL_SECONDS = 300.0
@@ -56,7 +60,7 @@ def load(payload: DelegatePayload) -> DelegateHandle:
             )
         if not all(isinstance(value, torch.Tensor) for value in arguments):
             raise ProgramError("the TOSA delegate takes and returns tensors only")
-        arrays = [TosaArray.of(to_array(tensor)) for tensor in arguments[:inputs]]
+        arrays = [TosaArray.of(read_memory(tensor)) for tensor in arguments[:inputs]]
         request = TosaRequest(name, arrays)
         is_loaded = loaded_in is not None and loaded_in == CHILD.pid
         result = send(request) if is_loaded else TosaResult()
@@ -81,7 +85,7 @@ def load(payload: DelegatePayload) -> DelegateHandle:
                 raise ProgramError(
                     f"the reference model returned a malformed array: {error}"
                 ) from error
-            store(result_array, tensor)
+            write_memory(result_array, tensor)
 
     return call
 
@@ -100,41 +104,3 @@ def _count_interface(data: bytes) -> tuple[int, int]:
     except Exception as error:
         # With an offset outside the bytes, the flatbuffer's accessors raise any kind of error.
         raise ProgramError(f"the TOSA graph cannot be read: {error}") from error
-
-
-def to_array(tensor: torch.Tensor) -> numpy.ndarray[Any, Any]:
-    """Convert a tensor to an array in memory order: a channels-last tensor becomes NHWC.
-
-    The reference model takes NumPy's types; bfloat16 and float8 are passed as unsigned integers.
-    """
-    memory = tensor.permute(tensor.dim_order()).contiguous()
-    if memory.dtype == torch.bfloat16:
-        memory = memory.view(torch.uint16)
-    elif memory.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-        memory = memory.view(torch.uint8)
-    array: numpy.ndarray[Any, Any] = memory.numpy()
-    return array
-
-
-def store(array: numpy.ndarray[Any, Any], tensor: torch.Tensor) -> None:
-    """Copy a result into the program's planned tensor, in memory order.
-
-    Raises:
-        ProgramError: sizes differ, in bytes or in a dimension.
-    """
-    order = tuple(tensor.dim_order())
-    sizes = tuple(tensor.shape[dim] for dim in order)
-    # Dimensions of size 1 are the same in memory; passes add and remove them.
-    if array.nbytes != tensor.nbytes or _squeeze(array.shape) != _squeeze(sizes):
-        raise ProgramError(
-            f"the reference model returned {array.nbytes} bytes {array.dtype}{array.shape} for a "
-            f"planned tensor of {tensor.nbytes} bytes {tensor.dtype}{sizes}"
-        )
-    if tensor.numel() == 0:
-        return
-    flat = torch.frombuffer(bytearray(array.tobytes()), dtype=tensor.dtype)
-    tensor.permute(order).copy_(flat.view([tensor.shape[dim] for dim in order]))
-
-
-def _squeeze(sizes: Sequence[int]) -> list[int]:
-    return [size for size in sizes if size != 1]

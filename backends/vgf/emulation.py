@@ -17,12 +17,17 @@ import msgspec
 import numpy
 import torch
 
-from backends.tosa.reference import store, to_array
 from backends.vgf.payload import VgfModel, VgfSlot, read_model, write_payload
 from backends.vgf.served import FORMATS, VgfProgram, VgfRequest, VgfResult, VgfTensor
 from backends.vgf.tools import make_environment
 from harness import ProgramError
-from harness.backend_api import ChildProcess, DelegateHandle, DelegatePayload
+from harness.backend_api import (
+    ChildProcess,
+    DelegateHandle,
+    DelegatePayload,
+    read_memory,
+    write_memory,
+)
 
 # The default of --cell-timeout: time for a whole cell.
 CALL_SECONDS = 300.0
@@ -63,7 +68,9 @@ def load(payload: DelegatePayload) -> DelegateHandle:
     def call(arguments: list[Any]) -> None:
         nonlocal loaded_in
         _check_arguments(arguments, [*inputs, *outputs], len(inputs))
-        request = VgfRequest(key, [to_array(each).tobytes() for each in arguments[: len(inputs)]])
+        request = VgfRequest(
+            key, [read_memory(each).tobytes() for each in arguments[: len(inputs)]]
+        )
         is_loaded = loaded_in is not None and loaded_in == get_child().pid
         result = send(request) if is_loaded else VgfResult(False)
         if not result.is_loaded:
@@ -75,7 +82,7 @@ def load(payload: DelegatePayload) -> DelegateHandle:
             result.outputs, outputs, arguments[len(inputs) :], strict=True
         ):
             array = numpy.frombuffer(data, FORMATS[declared.format].dtype)
-            store(array.reshape(declared.shape), tensor)
+            write_memory(array.reshape(declared.shape), tensor)
 
     return call
 

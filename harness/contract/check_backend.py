@@ -62,7 +62,8 @@ def check_backend(
         backend: an object with the protocol of :class:`harness.Backend`; need not be registered.
         recipes: names of its recipes; default: all.
         specimens: the programs; default: all; for a recipe that quantizes, the specimens of
-            :mod:`harness.contract.before_lowering`, without bfloat16 for a PT2E quantizer.
+            :mod:`harness.contract.before_lowering`, without bfloat16 for a PT2E quantizer. A
+            backend that executes few operators gives programs of its own.
         seed: run seed.
         unsupported: reasons why the backend cannot execute programs, by globs over their names such
             as ``"cond*"``. Such a program may fail while it is lowered or run. It is an error if it
@@ -72,7 +73,7 @@ def check_backend(
         The records, in the order of recipes and programs.
 
     Raises:
-        AssertionError: a verdict is wrong, or too few programs pass; one line for each.
+        AssertionError: a verdict is wrong, or too few programs pass; one line for each program.
         UsageError: a glob matches no program.
     """
     state = backend.availability()
@@ -135,6 +136,12 @@ class _JudgedSpecimen:
         return self.cell.status is Status.PASSED and self.cell.is_conclusive
 
     @property
+    def outcome(self) -> str:
+        """The cell, its status and its stage."""
+        where = f" at {self.cell.stage}" if self.cell.stage else ""
+        return f"{self.cell.id}: {self.cell.status.value}{where}"
+
+    @property
     def problem(self) -> str | None:
         """Why the verdict is wrong, in one line."""
         cell, name = self.cell, self.specimen.case.name.removeprefix(PREFIX)
@@ -149,8 +156,7 @@ class _JudgedSpecimen:
                 found = f"it passes but is declared unsupported ({self.declared}); remove that"
         if found is None:
             return None
-        where = f" at {cell.stage}" if cell.stage else ""
-        return f"{cell.id}: {cell.status.value}{where}, {found}: {cell.error}"
+        return f"{self.outcome}, {found}: {cell.error}"
 
 
 def find_wrong_verdict(specimen: Specimen, cell: Cell) -> str | None:
@@ -209,4 +215,7 @@ def _find_shortfalls(
             f"{target}: {passed} of {len(taken)} conforming programs pass; at least half of them "
             "must pass"
         )
+    if lines:
+        silent = (one for one in right if not one.passed and one.problem is None)
+        lines += [f"  {one.outcome}: {one.declared or one.cell.error}" for one in silent]
     return lines

@@ -37,7 +37,7 @@ class Availability:
         available: whether it can execute.
         reason: why it cannot, and what to install; empty when available.
         runtime: the runtime that produces the numbers: ``native``, ``reference`` or ``emulated``.
-        packages: distributions that the backend consists of, for the version table.
+        packages: distributions that the backend consists of, for ``conform list backends``.
         unverified: facts that the backend assumes and that were checked for other releases only;
             empty if they were checked for the installed release.
         can_lower: whether programs can be lowered here even without a runtime; cells then end as
@@ -197,7 +197,14 @@ class LoadsDelegates(Protocol):
     def loader(self, program: Program) -> DelegateLoader:
         """Return the loader of the delegate's payloads in a program.
 
-        The program may also have payloads of other delegates.
+        The program may also have payloads of other delegates. A loader takes a payload and returns
+        a function that executes it. The function gets a list of all arguments, inputs first, and
+        writes to the outputs. Strides are the program's; ``read_memory`` and ``write_memory`` copy
+        bytes as a driver does.
+
+        Raises:
+            UnsupportedProgram: by both, where the payload needs something that cannot be executed
+                here; the cell is ``unsupported``.
         """
         ...
 

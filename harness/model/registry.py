@@ -29,6 +29,7 @@ from harness.model.backend import (
 from harness.model.known_issues.known_issue import find_known_issues
 from harness.model.recipe import Recipe
 from harness.model.variations.varied_recipe import vary_recipe
+from harness.record.host import ENTRY_POINT_GROUP
 from harness.record.run import BackendState
 from harness.record.target import SEVERAL, Target, is_target, matches_any_glob, matches_target
 
@@ -44,7 +45,6 @@ importlib.import_module("backends")
 
 NIGHTLY = "nightly"
 """Tag, and pytest marker, of cells that a plain run leaves to the nightly run."""
-ENTRY_POINT_GROUP = "conform.backends"
 
 KNOWN_ISSUES = "suites.known_issues:ISSUES"
 """The module and attribute of the table of known issues; imported when a cell is red."""

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from pathlib import Path
 import msgspec
 
 from harness.record.revision import read_revision
+
+ENTRY_POINT_GROUP = "conform.backends"
+"""The group of the entry points of out-of-tree backends."""
 
 _RECORDED_PACKAGES = (
     "torch",
@@ -30,7 +34,8 @@ _RECORDED_PACKAGES = (
 
 
 class Environment(msgspec.Struct, kw_only=True):
-    """The host of a run. A package that is not installed is absent from ``packages``.
+    """The host of a run. A package that is not installed is absent from ``packages``; those of
+    out-of-tree backends and their requirements are among them.
 
     ``vectors`` is the processor's vector extension, as :func:`describe_vectors` writes it.
     ``git_dirty`` says whether tracked files were changed, ``git_digest`` is a digest of the
@@ -62,7 +67,7 @@ class Environment(msgspec.Struct, kw_only=True):
 def read_environment(root: Path) -> Environment:
     """Describe this host and its packages; ``root`` is where the git state is read."""
     packages = {}
-    for name in _RECORDED_PACKAGES:
+    for name in (*_RECORDED_PACKAGES, *_list_backend_packages()):
         try:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -82,6 +87,16 @@ def read_environment(root: Path) -> Environment:
         git_digest=code.digest,
         git_home=code.home,
     )
+
+
+def _list_backend_packages() -> Iterator[str]:
+    """List the distributions of out-of-tree backends, and those that they require."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    for backend in (point.dist for point in points if point.dist is not None):
+        yield backend.name
+        for requirement in backend.requires or ():
+            if named := re.match(r"[\w.-]+", requirement):
+                yield named[0]
 
 
 def is_like_here(there: Environment) -> bool:

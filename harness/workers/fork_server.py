@@ -45,7 +45,13 @@ PRELOADED = "harness.pytest_plugin.workers.preloaded"
 """The module that a server imports."""
 
 # Not ``-m``: forked processes import this module by its name, and the two must be one.
-_COMMAND = "import sys; from harness.workers.fork_server import main; main(*sys.argv[1:])"
+_COMMAND = """
+import os, sys
+paths = sys.path[:]
+sys.path[:] = sys.argv[1].split(os.pathsep)
+from harness.workers.fork_server import main
+main(paths, *sys.argv[2:])
+"""
 _PR_SET_NAME, _PR_SET_PDEATHSIG = 15, 1  # of Linux's prctl
 _REQUEST_SECONDS = 10.0
 # Descriptors of a request are moved here before they get their final numbers.
@@ -122,10 +128,12 @@ def _start_server(preload: str) -> str:
     descriptors = (listener.fileno(), watched.fileno())
     with listener, watched:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _COMMAND, preload, *map(str, descriptors)],
+            [
+                *(sys.executable, "-P", "-c", _COMMAND, os.pathsep.join(filter(None, sys.path))),
+                *(preload, *map(str, descriptors)),
+            ],
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
     def end() -> None:
@@ -149,8 +157,11 @@ class _Forked:
 class _Server:
     """Forks a process for each connection."""
 
-    def __init__(self, listener: socket.socket, lifeline: socket.socket) -> None:
+    def __init__(
+        self, listener: socket.socket, lifeline: socket.socket, installed: Sequence[str]
+    ) -> None:
         self._pid = os.getpid()
+        self._installed = installed
         self._listener, self._lifeline = listener, lifeline
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -184,7 +195,7 @@ class _Server:
         if (pid := os.fork()) == 0:
             self._close_descriptors()
             connection.close()
-            _become(marshal.loads(request), received, self._pid)
+            _become(marshal.loads(request), received, self._pid, self._installed)
         for descriptor in received:
             os.close(descriptor)
         forked = _Forked(pid, os.pidfd_open(pid), connection)
@@ -214,7 +225,9 @@ class _Server:
         self._lifeline.close()
 
 
-def _become(request: Mapping[str, Any], received: Sequence[int], server: int) -> NoReturn:
+def _become(
+    request: Mapping[str, Any], received: Sequence[int], server: int, installed: Sequence[str]
+) -> NoReturn:
     """Become the process of a request: run its arguments and end."""
     code = 1
     try:
@@ -229,7 +242,7 @@ def _become(request: Mapping[str, Any], received: Sequence[int], server: int) ->
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         try:
-            _run(request["arguments"])
+            _run(request["arguments"], installed)
             code = 0
         except SystemExit as error:
             code = _to_exit_code(error.code)
@@ -261,7 +274,7 @@ def _to_exit_code(code: object) -> int:
     return 1
 
 
-def _run(arguments: list[str]) -> None:
+def _run(arguments: list[str], installed: Sequence[str]) -> None:
     """Do as ``python`` does with these arguments."""
     options, kind, target, rest = forked_python.parse(arguments)
     asked = os.environ.get("PYTHONWARNINGS", "")
@@ -272,7 +285,7 @@ def _run(arguments: list[str]) -> None:
     sys.path[:] = [
         *([] if "-P" in options else [os.getcwd() if kind == "-m" else ""]),
         *filter(None, paths),
-        *_installed_paths(),
+        *installed,
     ]
     sys.argv = [kind, *rest]
     if kind == "-c":
@@ -281,18 +294,21 @@ def _run(arguments: list[str]) -> None:
         runpy.run_module(target, run_name="__main__", alter_sys=True)
 
 
-@functools.cache
-def _installed_paths() -> tuple[str, ...]:
-    """The entries of ``sys.path`` that do not come from PYTHONPATH; called first by the server."""
+def _find_installed(paths: Sequence[str]) -> list[str]:
+    """Return the entries of a new process' ``sys.path`` that do not come from PYTHONPATH.
+
+    Entries of ``.pth`` files, such as those of editable installs, may be outside of the prefix.
+    """
     given = set(os.environ.get("PYTHONPATH", "").split(os.pathsep))
     base = (sys.prefix, sys.base_prefix)
-    return tuple(path for path in sys.path if path not in given or path.startswith(base))
+    return [path for path in paths if path not in given or path.startswith(base)]
 
 
-def main(preload: str, listener: str, lifeline: str) -> None:
+def main(paths: Sequence[str], preload: str, listener: str, lifeline: str) -> None:
     """Import a module, then fork processes until the owner ends.
 
     Args:
+        paths: ``sys.path`` as Python made it; the present one is the owner's.
         preload: name of the module.
         listener: descriptor of the listening socket.
         lifeline: descriptor of a socket that closes when the owner ends.
@@ -300,7 +316,7 @@ def main(preload: str, listener: str, lifeline: str) -> None:
     # A keyboard interrupt goes to the whole process group: the forked processes handle it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.pop(ADDRESS_VARIABLE, None)
-    _installed_paths()
     importlib.import_module(preload)
     name_process(Path(__file__).stem)
-    _Server(socket.socket(fileno=int(listener)), socket.socket(fileno=int(lifeline))).serve()
+    connections, owner = (socket.socket(fileno=int(each)) for each in (listener, lifeline))
+    _Server(connections, owner, _find_installed(paths)).serve()

@@ -161,7 +161,7 @@ def _numerics(outputs: list[Numerics]) -> Iterator[Table]:
         "expected": lambda item: _worst(item, 2),
         "error there": lambda item: text.measure(text.error_there(item)),
         "bound there": lambda item: text.measure(item.bound),
-        "used": lambda item: text.bound_use(item.bound_used),
+        "used": text.output_use,
         "out of bound": lambda item: f"{item.exceeding:,} of {item.elements:,}",
         "max abs": lambda item: text.measure(item.max_abs),
         "SQNR": lambda item: text.decibels(item.sqnr_db),

@@ -173,7 +173,7 @@ def _numbers(item: Numerics, calls: int) -> list[str]:
         expected,
         text.measure(text.error_there(item)),
         text.measure(item.bound),
-        text.bound_use(item.bound_used),
+        text.output_use(item),
         f"{item.exceeding:,} of {text.count(item.elements, 'element')}",
         text.measure(item.max_abs),
         text.decibels(item.sqnr_db),

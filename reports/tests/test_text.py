@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from reports import text
+from reports.tests.runs import numerics
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,16 @@ def test_use_of_a_bound_just_above_one_does_not_read_as_one() -> None:
     assert text.bound_use(1.0000001) == "1.01× bound"
     assert text.bound_use(1.0) == "1× bound"
     assert text.bound_use(math.nan) == "NaN× bound"
+
+
+def test_use_of_the_limit_of_all_errors_is_not_shown_as_that_of_the_bound_beside_it() -> None:
+    one = {"worst_error": 0.9, "bound": 0.1, "bound_used": 9.0}
+    assert text.output_use(numerics(**one)) == "9.00× bound"
+    assert text.output_use(numerics(**one, rms_steps=0.2, rms_steps_limit=0.1)) == ("9.00× bound")
+    both = {**one, "bound_used": 80.0, "rms_steps": 8.0, "rms_steps_limit": 0.1}
+    assert text.output_use(numerics(**both)) == "80.00× limit of all errors together"
+    passed = {**both, "worst_error": 0.0, "rms_steps": 0.05, "bound_used": 0.05 / 0.1}
+    assert text.output_use(numerics(**passed)) == "0.5× limit of all errors together"
 
 
 @given(st.floats(min_value=1.0, exclude_min=True, allow_infinity=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ def test_the_widest_vectors_of_a_processor(
 
 def test_where_linux_lists_nothing(tmp_path: Path) -> None:
     assert describe_vectors(tmp_path / "absent", "arm64") == "arm64/"
+
+
+def test_packages_of_out_of_tree_backends_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "conform_mine-1.2.dist-info"
+    folder.mkdir()
+    needs = "Requires-Dist: msgspec>=0.18\nRequires-Dist: compiler-that-is-missing ; extra == 'x'\n"
+    (folder / "METADATA").write_text(f"Name: conform-mine\nVersion: 1.2\n{needs}")
+    (folder / "entry_points.txt").write_text("[conform.backends]\nmine = conform_mine:BACKEND\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    packages = read_environment(tmp_path).packages
+    assert packages["conform-mine"] == "1.2"
+    assert packages["msgspec"] == importlib.metadata.version("msgspec")
+    assert "compiler-that-is-missing" not in packages
 
 
 def test_a_record_has_them_and_older_ones_load_without(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,25 @@ from harness.workers import fork_server
 fork_server.announce(os.environ, "json")
 raise SystemExit(subprocess.run([*fork_server.python_command(), *sys.argv[1:]]).returncode)
 """
+
+
+def test_a_folder_that_an_installed_file_names_is_on_the_path(tmp_path: Path) -> None:
+    """An editable install is outside of the prefix; so are the packages of another environment."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (tmp_path / "editable").mkdir()
+    (tmp_path / "editable" / "mine.py").write_text("")
+    [site] = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    packages = sysconfig.get_path("purelib")
+    (site / "mine.pth").write_text(f"{tmp_path / 'editable'}\n{packages}\n")
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    environ.pop(fork_server.ADDRESS_VARIABLE, None)
+    python = [str(tmp_path / "venv" / "bin" / "python")]
+    code = "import os, sys, mine; print(sys.path)"
+    forked = run(python, "-c", BELOW, "-c", code, env=environ)
+    commanded = run(python, "-c", code, env=environ)
+    assert forked.stdout == commanded.stdout, forked.stderr
+    assert str(tmp_path / "editable") in forked.stdout
+    assert packages in forked.stdout
 
 
 def test_a_process_below_uses_the_announced_server(python: list[str]) -> None:

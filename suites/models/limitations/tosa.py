@@ -95,6 +95,6 @@ TOSA: list[Limitation] = [
         "float32.",
         link=f"{_BACKENDS}arm/tosa/partitioner.py",
         stage="run",
-        error="the reference model returned 1024 bytes int8(1, 128, 8) for a planned tensor",
+        error="the delegate returned 1024 bytes int8(1, 128, 8) for a planned tensor",
     ),
 ]

@@ -32,14 +32,14 @@ _ROWS: list[Row] = [
      "FuseBatchNorm2dPass reads mean and variance as buffers of the module and raises TypeError "
      "where they are inputs of the program. Workaround: make them buffers."),
     ("arange.default arange.start arange.start_step eye.default scalar_tensor.default "
-     "zeros.default", "run", "the reference model returned",
+     "zeros.default", "run", "the delegate returned",
      "A creation of int64 numbers becomes an int32 TOSA constant, which the delegate returns for "
      "an output that the program plans as int64. Workaround: ask for int32."),
-    ("cumsum.default prod.dim_int sum.dim_IntList/call_4", "run", "the reference model returned",
+    ("cumsum.default prod.dim_int sum.dim_IntList/call_4", "run", "the delegate returned",
      "The pass drops the argument dtype: the delegate returns float32 for an output that the "
      "program plans as float16. Workaround: cast the input."),
     ("logsumexp.default amax.default/call_7 amin.default/call_1", "run",
-     "the reference model returned",
+     "the delegate returned",
      "An empty list of dimensions means all of them to ATen; ConvertMinMaxPass unrolls none. "
      "Workaround: name the dimensions."),
     ("native_group_norm.default native_layer_norm.default", "run", "for a planned tensor of",
