@@ -205,8 +205,21 @@ def convert(prepared: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
 
-    converted: torch.fx.GraphModule = convert_pt2e(prepared)
-    return converted
+    try:
+        converted: torch.fx.GraphModule = convert_pt2e(prepared)
+        return converted
+    finally:
+        _release_quantized_modules()
+
+
+def _release_quantized_modules() -> None:
+    """Clear two caches that never drop a module whose device was looked up, nor its weights. Each
+    kept graph also makes torch.export slower: fx patches the classes of all modules."""
+    from torch.ao.quantization.fx.utils import assert_and_get_unique_device
+    from torchao.utils import _assert_and_get_unique_device
+
+    for looked_up in (assert_and_get_unique_device, _assert_and_get_unique_device):
+        looked_up.cache_clear()
 
 
 def _copy(item: Any) -> Any:
