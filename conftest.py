@@ -9,6 +9,26 @@ from collections.abc import Iterator
 import pytest
 
 pytest_plugins = ["harness.pytest_plugin"]
+_PARAMETERS = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker for tests whose parameters take long together."""
+    config.addinivalue_line(
+        "markers", "one_of(n): of each n parameters the first runs in the gate, all at night"
+    )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave parameters of tests that are marked ``one_of`` to the nightly run."""
+    marker = item.get_closest_marker("one_of")
+    if marker is None:
+        return
+    counts = item.config.stash.setdefault(_PARAMETERS, {})
+    test = item.nodeid.partition("[")[0]
+    counts[test] = counts.get(test, -1) + 1
+    if counts[test] % marker.args[0]:
+        item.add_marker("nightly")
 
 
 @pytest.fixture(autouse=True)

@@ -50,6 +50,7 @@ def test_a_backend_is_data_and_answers(name: str) -> None:
 SLOW = ("coreml:int8", "coreml:int8_pt2e_weights")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "target",
     [

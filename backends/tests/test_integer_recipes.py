@@ -210,6 +210,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_wrong_constant_is_caught(target: str, fault: str) -> None:
@@ -246,6 +247,7 @@ def test_a_wrong_encoding_of_the_input_is_caught(
     assert not verdict.passed, verdict.numerics
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_program_without_the_fault_passes(target: str) -> None:
     verdict = run(target)

@@ -30,13 +30,8 @@ def test_almost_every_case_is_included() -> None:
     assert len(every) - len(CASES) <= 3
 
 
-@pytest.mark.parametrize(
-    "case",
-    [  # the nightly run has all of them
-        pytest.param(case, id=case.name, marks=[pytest.mark.nightly] if number % 4 else [])
-        for number, case in enumerate(CASES)
-    ],
-)
+@pytest.mark.one_of(12)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_eager_is_green_and_wrong_is_red(case: Case) -> None:
     tester = Tester(case, "null:eager").export().lower().to_executorch().serialize()
     verdict = tester.run().compare().verdict

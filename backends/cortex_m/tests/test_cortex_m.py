@@ -170,6 +170,7 @@ def test_without_a_fault_a_kernel_is_right(kernel: str, seed: int) -> None:
     assert f"cortex_m.{kernel}.default" in cell.delegation.delegated_ops
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_red(name: str) -> None:
     cell = run_with(FAULTS[name], FAULTS[name].kernel)

@@ -33,6 +33,7 @@ def _move_codes_by_a_bit(codes: torch.Tensor, bits: int) -> None:
     words.copy_(words << 1)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize(
     "spoil",

@@ -41,6 +41,7 @@ _ALTERED = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.case.name)
 def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")
@@ -142,6 +143,7 @@ def _write_mask(graph: GraphModule) -> None:
         buffer.data.zero_()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -203,6 +205,7 @@ class Confuses(type(BACKEND)):  # type: ignore[misc]
 SOME = [one for kind in SpecimenKind for one in [x for x in SPECIMENS if x.kind is kind][:3]]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("backend", [Raises(), Refuses(), Echoes(), Confuses()])
 def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
     with pytest.raises(AssertionError) as found:

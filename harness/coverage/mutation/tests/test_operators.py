@@ -124,6 +124,7 @@ def test_a_diff_shows_the_change() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_mutants_of_vendors_code_compile_and_differ() -> None:
     files = {file.name: file for file in list_vendor_files()}
     mutants: list[Mutant] = []
