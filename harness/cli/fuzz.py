@@ -29,7 +29,25 @@ FOLDER = Path("fuzz")
     help="Write a file to this folder for each red program.",
 )  # fmt: skip
 @click.option("--random", is_flag=True, help="Include operators that draw random numbers.")
-def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> None:
+@click.option(
+    "--guided", is_flag=True,
+    help="Prefer programs that execute lowering code which nothing else does, and write each that "
+    "is the first to execute some lines to OUT/reached.",
+)  # fmt: skip
+@click.option(
+    "--recorded", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="DIR",
+    help="With --guided: the run of conform coverage record whose cells execute known code.  "
+    "[default: the newest in runs/, if there is one]",
+)  # fmt: skip
+def fuzz(
+    targets: str,
+    minutes: float,
+    seed: int,
+    out: Path,
+    random: bool,
+    guided: bool,
+    recorded: Path | None,
+) -> None:
     """Generate programs, run them on targets, and shrink each program that is red.
 
     Each shrunk program becomes a file with a case, which conform repro CELL --suites OUT runs
@@ -43,30 +61,58 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     from rich.text import Text
 
     from harness.extras.fuzzing.campaign import run_campaign
-    from harness.extras.fuzzing.messages import FoundProgram, FuzzRequest, ProgramStarted
+    from harness.extras.fuzzing.messages import (
+        FoundProgram,
+        FuzzRequest,
+        ProgramStarted,
+        ReachedCode,
+    )
     from harness.model import registry
     from harness.model.selection import parse_list
 
+    if recorded is not None and not guided:
+        raise click.UsageError("--recorded needs --guided")
+    if guided and recorded is None:
+        recorded = _find_recorded_run()
     chosen = parse_list(targets, "--targets") if targets else registry.default_targets()
     request = FuzzRequest(
         targets=[str(target) for target in chosen],
         seconds=minutes * 60,
         seed=seed,
         may_draw=random,
+        is_guided=guided,
+        recorded="" if recorded is None else str(recorded.resolve()),
     )
     found: list[FoundProgram] = []
+    reached: list[ReachedCode] = []
     tried = 0
     with Live(console=Console(stderr=True), refresh_per_second=2, transient=True) as live:
 
         def show_progress(started: ProgramStarted) -> None:
             nonlocal tried
             tried = started.tried
-            live.update(Text(f"{tried} programs tried, {len(found)} found; now {started.name}"))
+            new = f", {len(reached)} reach new code" if guided else ""
+            live.update(Text(f"{tried} programs tried, {len(found)} red{new}; now {started.name}"))
 
         for report in run_campaign(request, out, on_program=show_progress):
-            found.append(report)
-            live.console.print(f"{report.target}: {report.message[:200]}", markup=False)
+            if isinstance(report, ReachedCode):
+                reached.append(report)
+                live.console.print(f"reached {', '.join(report.places)[:200]}", markup=False)
+            else:
+                found.append(report)
+                live.console.print(f"{report.target}: {report.message[:200]}", markup=False)
     console = Console()
+    if reached:
+        table = Table(title=f"{len(reached)} reach code that no recorded cell executes",
+                      title_justify="left", header_style="bold")  # fmt: skip
+        for column in ("case", "steps", "lines"):
+            table.add_column(column, overflow="fold")
+        for each in reached:
+            lines = "\n".join(each.places[:4]) + ("\n..." if len(each.places) > 4 else "")
+            table.add_row(*map(Text, (each.name, str(each.step_count), lines)))
+        console.print(table)
+        where = f"their cases are in {out / 'reached'}"
+        console.print(where, markup=False, highlight=False, soft_wrap=True)
     if found:
         known = sum(bool(report.known) for report in found)
         title = f"{len(found)} found, {known} with a known issue"
@@ -85,3 +131,15 @@ def fuzz(targets: str, minutes: float, seed: int, out: Path, random: bool) -> No
     names = ", ".join(map(str, chosen))
     console.print(f"{tried} programs tried on {names}", markup=False, highlight=False)
     sys.exit(1 if any(not report.known for report in found) else 0)
+
+
+def _find_recorded_run() -> Path | None:
+    """Return the newest recorded run; say what is missing without one."""
+    from harness.cli.coverage.affected import find_recorded_run
+    from harness.coverage.coverage_map import MapUnreadable
+
+    try:
+        return find_recorded_run()
+    except MapUnreadable as error:
+        click.echo(f"{error}; without one, only code of earlier programs is known", err=True)
+        return None

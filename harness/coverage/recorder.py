@@ -13,6 +13,31 @@ from harness.coverage.coverage_map import Arc, CoverageMap
 from harness.coverage.vendor_code import list_patterns, list_vendor_files
 
 
+class ArcRecorder:
+    """Records the arcs of the vendors' lowering code that this process executes."""
+
+    def __init__(self) -> None:
+        self._names = {str(file.path): file.name for file in list_vendor_files()}
+        self._coverage = coverage.Coverage(
+            data_file=None, config_file=False, branch=True, include=list_patterns(), messages=False
+        )
+
+    def start(self) -> None:
+        """Begin a recording."""
+        self._coverage.start()
+
+    def stop(self) -> dict[str, set[Arc]]:
+        """End a recording; return the executed arcs by name of the file."""
+        self._coverage.stop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that nothing was executed
+            data = self._coverage.get_data()
+        names = {path: self._names[path] for path in data.measured_files() if path in self._names}
+        arcs = {name: set(data.arcs(path) or ()) for path, name in names.items()}
+        self._coverage.erase()
+        return {name: executed for name, executed in arcs.items() if executed}
+
+
 class CoverageRecorder:
     """Records the cells of one process.
 
@@ -27,13 +52,10 @@ class CoverageRecorder:
 
     def __init__(self, store: CoverageMap) -> None:
         self._map = store
-        self._names = {str(file.path): file.name for file in list_vendor_files()}
         self._targets: set[str] = set()
         # Functions that first runs entered and no second run did.
         self._once: set[tuple[str, int]] = set()
-        self._coverage = coverage.Coverage(
-            data_file=None, config_file=False, branch=True, include=list_patterns(), messages=False
-        )
+        self._recorder = ArcRecorder()
 
     @contextmanager
     def record(self, cell: str, target: str, run_again: Callable[[], None]) -> Iterator[None]:
@@ -45,35 +67,24 @@ class CoverageRecorder:
             run_again: runs the cell once more, and raises nothing.
         """
         modules = len(sys.modules)
-        self._coverage.start()
+        self._recorder.start()
         try:
             yield
         finally:
-            executed = self._stop()
+            executed = self._recorder.stop()
             has_filled_cache = not self._once.isdisjoint(_find_functions(executed))
             if len(sys.modules) != modules or target not in self._targets or has_filled_cache:
                 self._targets.add(target)
-                self._coverage.start()
+                self._recorder.start()
                 try:
                     run_again()
                 finally:
-                    first, executed = executed, self._stop()
+                    first, executed = executed, self._recorder.stop()
                 functions = _find_functions(executed)
                 once = _find_functions(first) - functions
                 self._once = (self._once | once) - functions
                 self._map.add_once(once)
             self._map.add_cell(cell, executed)
-
-    def _stop(self) -> dict[str, set[Arc]]:
-        """End a recording; return the executed arcs by name of the file."""
-        self._coverage.stop()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a cell executed nothing
-            data = self._coverage.get_data()
-        names = {path: self._names[path] for path in data.measured_files() if path in self._names}
-        arcs = {name: set(data.arcs(path) or ()) for path, name in names.items()}
-        self._coverage.erase()
-        return {name: executed for name, executed in arcs.items() if executed}
 
 
 def _find_functions(arcs: dict[str, set[Arc]]) -> set[tuple[str, int]]:

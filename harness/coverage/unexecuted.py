@@ -49,6 +49,17 @@ def load_summary(folder: Path) -> CoverageSummary:
     return found
 
 
+def read_conclusive_arcs(folder: Path) -> dict[str, set[Arc]]:
+    """Return the arcs that conclusive cells of a recorded run execute, by name of the file.
+
+    Raises:
+        ConformError: the run has no map, or one that cannot be read.
+    """
+    with CoverageMap(folder / MAP_FILE) as recorded:
+        kinds = {cell.id: classify(cell) for cell in load(folder).cells}
+        return _collect_arcs(recorded, kinds)[0][ExecutedBy.CONCLUSIVE]
+
+
 def _is_newer(path: Path, other: Path) -> bool:
     """Whether a file was changed after another; False if one of them does not exist."""
     exist = path.exists() and other.exists()

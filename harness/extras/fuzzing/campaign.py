@@ -13,7 +13,13 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import UsageError, WorkerEnded
-from harness.extras.fuzzing.messages import FoundProgram, FuzzEvent, FuzzRequest, ProgramStarted
+from harness.extras.fuzzing.messages import (
+    FoundProgram,
+    FuzzEvent,
+    FuzzRequest,
+    ProgramStarted,
+    ReachedCode,
+)
 from harness.workers.process import WorkerProcess
 from harness.workers.protocol import Finished, Refused
 
@@ -24,8 +30,11 @@ def run_campaign(
     *,
     program_timeout: float = 300.0,
     on_program: Callable[[ProgramStarted], None] = lambda started: None,
-) -> Iterator[FoundProgram]:
+) -> Iterator[FoundProgram | ReachedCode]:
     """Search for wrong programs; each is written to a file before it is yielded.
+
+    A guided search also yields programs that execute code which no recorded cell executes; their
+    files are in the folder ``reached`` within the folder.
 
     Args:
         request: targets and limits.
@@ -62,6 +71,9 @@ def run_campaign(
                             known.append(event)
                             _write(folder, event)
                             yield event
+                        case ReachedCode():
+                            _write(folder / "reached", event)
+                            yield event
                         case Finished():
                             return
                         case Refused():
@@ -96,9 +108,10 @@ def _make_crash_report(last: ProgramStarted, end: str, targets: list[str]) -> Fo
     )
 
 
-def _write(folder: Path, report: FoundProgram) -> None:
+def _write(folder: Path, report: FoundProgram | ReachedCode) -> None:
     path = folder / f"{report.name.replace('/', '_')}.py"
     try:
+        folder.mkdir(exist_ok=True)
         path.write_text(report.text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -16,6 +16,9 @@ class FuzzRequest(msgspec.Struct, frozen=True, kw_only=True):
         seed: seed of the programs.
         may_draw: whether programs may draw random numbers.
         known: problems to ignore because they were found before.
+        is_guided: prefer programs that execute lowering code which nothing else does.
+        recorded: folder of a recorded run, whose conclusive cells execute known code; empty for
+            none.
     """
 
     targets: list[str]
@@ -23,6 +26,8 @@ class FuzzRequest(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     may_draw: bool = False
     known: list[FoundProgram] = []
+    is_guided: bool = False
+    recorded: str = ""
 
 
 class ProgramStarted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -60,4 +65,22 @@ class FoundProgram(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     known: list[str] = []
 
 
-FuzzEvent = ProgramStarted | FoundProgram | Outcome
+class ReachedCode(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A program that is not red, and executes lowering code that no recorded cell executes.
+
+    Attributes:
+        name: name of its case.
+        step_count: number of its statements.
+        text: a file with the program as a case.
+        places: lines that it is the first to execute, such as ``executorch/exir/a.py:12-14``.
+        tried: number of programs judged so far.
+    """
+
+    name: str
+    step_count: int
+    text: str
+    places: list[str]
+    tried: int
+
+
+FuzzEvent = ProgramStarted | FoundProgram | ReachedCode | Outcome

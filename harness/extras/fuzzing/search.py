@@ -121,18 +121,30 @@ def find_wrong_program(
         return None, len(judged)
     else:
         return None, len(judged)
-    tried, deadline = len(judged), time.monotonic() + shrink_seconds
+    return shrink_finding(Finding(large, problem, len(judged)), judge, shrink_seconds), len(judged)
+
+
+def shrink_finding(found: Finding, judge: Judge, seconds: float = 120.0) -> Finding:
+    """Return the finding with the smallest program that is wrong in the same way.
+
+    Args:
+        found: a finding.
+        judge: what judged its program.
+        seconds: time limit.
+    """
+    deadline = time.monotonic() + seconds
+    judged: dict[str, Problem | None] = {found.program.name: found.problem}
 
     def is_still_wrong(program: GeneratedProgram) -> bool:
         if time.monotonic() > deadline:
             return False
         if program.name not in judged:
             judged[program.name] = judge(program)
-        found = judged[program.name]
-        return found is not None and found.kind == problem.kind
+        problem = judged[program.name]
+        return problem is not None and problem.kind == found.problem.kind
 
-    small = shrink(large, is_still_wrong)
-    return Finding(small, judged[small.name] or problem, tried), tried
+    small = shrink(found.program, is_still_wrong)
+    return Finding(small, judged[small.name] or found.problem, found.tried)
 
 
 class _Wrong(Exception):

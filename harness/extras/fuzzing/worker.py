@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
+from pathlib import Path
 
 import msgspec
 import torch
 
+from harness.coverage.unexecuted import read_conclusive_arcs
 from harness.extras.fuzzing.generated_program import GeneratedProgram
+from harness.extras.fuzzing.guided import GuidedSearch, NewCode, Places, ReachingProgram
 from harness.extras.fuzzing.judges import CellJudge, KnownProblem, find_known_causes
-from harness.extras.fuzzing.messages import FoundProgram, FuzzRequest, ProgramStarted
+from harness.extras.fuzzing.messages import (
+    FoundProgram,
+    FuzzRequest,
+    ProgramStarted,
+    ReachedCode,
+)
 from harness.extras.fuzzing.search import Finding, Problem, find_wrong_program
 from harness.model.selection import parse_targets
 from harness.pipeline import speed
@@ -28,8 +36,10 @@ def serve(request: bytes, send: Send) -> None:
     silence_vendors()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    speed.install()
-    _run_request(msgspec.msgpack.decode(request, type=FuzzRequest), send)
+    asked = msgspec.msgpack.decode(request, type=FuzzRequest)
+    # A guided search needs the vendors' code that some parts replace or skip.
+    speed.install(complete=asked.is_guided)
+    _run_request(asked, send)
     send(Finished())
 
 
@@ -39,6 +49,9 @@ def _run_request(request: FuzzRequest, send: Send) -> None:
     known = [
         KnownProblem(one.target, one.kind, frozenset(one.called_names)) for one in request.known
     ]
+    if request.is_guided:
+        _search_guided(request, targets, known, send, until)
+        return
     seed, tried = request.seed, 0
     while time.monotonic() < until:
         judge = _AnnouncingJudge(CellJudge(targets, known, seed=0), send, tried)
@@ -52,6 +65,40 @@ def _run_request(request: FuzzRequest, send: Send) -> None:
             send(_report(found, tried, causes))
 
 
+def _search_guided(
+    request: FuzzRequest,
+    targets: list[Target],
+    known: list[KnownProblem],
+    send: Send,
+    until: float,
+) -> None:
+    code = NewCode(read_conclusive_arcs(Path(request.recorded)) if request.recorded else {})
+
+    def judge(program: GeneratedProgram) -> Problem | None:
+        return CellJudge(targets, known, seed=0)(program)
+
+    def announce(program: GeneratedProgram) -> Problem | None:
+        _announce(program, send, search.tried)
+        return judge(program)
+
+    # Without a recording nearly every program is the first to execute something.
+    search = GuidedSearch(
+        announce,
+        code,
+        request.seed,
+        may_draw=request.may_draw,
+        reports_new_code=bool(request.recorded),
+    )
+    while time.monotonic() < until:
+        found = search.try_next()
+        if isinstance(found, Finding):
+            known.append(KnownProblem.from_finding(found))
+            causes = find_known_causes(found.program, Target.parse(found.problem.target), seed=0)
+            send(_report(found, search.tried, causes))
+        elif found is not None:
+            send(_report_reached(found, search.tried))
+
+
 class _AnnouncingJudge:
     """Sends each program before it is judged."""
 
@@ -60,15 +107,19 @@ class _AnnouncingJudge:
 
     def __call__(self, program: GeneratedProgram) -> Problem | None:
         self._tried += 1
-        self._send(
-            ProgramStarted(
-                text=program.to_suite_file(),
-                called_names=sorted(program.called_names),
-                name=program.name,
-                tried=self._tried,
-            )
-        )
+        _announce(program, self._send, self._tried)
         return self._judge(program)
+
+
+def _announce(program: GeneratedProgram, send: Send, tried: int) -> None:
+    send(
+        ProgramStarted(
+            text=program.to_suite_file(),
+            called_names=sorted(program.called_names),
+            name=program.name,
+            tried=tried,
+        )
+    )
 
 
 def _report(found: Finding, tried: int, causes: list[str]) -> FoundProgram:
@@ -84,3 +135,27 @@ def _report(found: Finding, tried: int, causes: list[str]) -> FoundProgram:
         tried=tried,
         known=causes,
     )
+
+
+def _report_reached(found: ReachingProgram, tried: int) -> ReachedCode:
+    program, places = found.program, list_places(found.places)
+    about = "Executes lowering code that no recorded cell executes: " + ", ".join(places)
+    return ReachedCode(
+        name=program.name,
+        step_count=program.step_count,
+        text=program.to_suite_file("", about),
+        places=places,
+        tried=tried,
+    )
+
+
+def list_places(places: Places) -> list[str]:
+    """Format lines as ``file:12-14``, consecutive ones together."""
+    found: list[tuple[str, int, int]] = []
+    for name, lines in sorted(places.items()):
+        for line in sorted(lines):
+            if found and found[-1][0] == name and found[-1][2] == line - 1:
+                found[-1] = name, found[-1][1], line
+            else:
+                found.append((name, line, line))
+    return [f"{name}:{a}" if a == b else f"{name}:{a}-{b}" for name, a, b in found]
