@@ -15,12 +15,12 @@ _PARAMETERS = pytest.StashKey[dict[str, int]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker for tests whose parameters take long together."""
     config.addinivalue_line(
-        "markers", "one_of(n): of each n parameters the first runs in the gate, all at night"
+        "markers", "one_of(n): a plain run has the first of each n parameters, the nightly run all"
     )
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave parameters of tests that are marked ``one_of`` to the nightly run."""
+    """Mark most parameters of a test with ``one_of`` as nightly."""
     marker = item.get_closest_marker("one_of")
     if marker is None:
         return

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from harness.model.trees import leaves, map_leaves
-from harness.numerics.control_flow import run_dense
 from harness.numerics.dtypes import EagerDtypes, is_widening
 from harness.numerics.error_model.ranges import Interval, is_inside
 from harness.numerics.error_model.rules import RoundingKind
@@ -26,6 +25,7 @@ from harness.numerics.formats.semantics import (
     OperatorSemantics,
     PreserveOperators,
 )
+from harness.numerics.kernels.control_flow import run_dense
 from harness.numerics.kernels.products import compute
 from harness.numerics.large_tensors import attention
 from harness.numerics.large_tensors.attention import AttentionCall

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import torch
 
-from harness.numerics.control_flow import run_dense
+from harness.numerics.kernels.control_flow import run_dense
 from harness.vendors.torch import HigherOrderOperator, TorchDispatchMode, tree_leaves
 
 LARGE = 2**22

@@ -17,8 +17,8 @@ from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
 from harness.model.seeding import seed_generators_with
 from harness.numerics.arithmetic import Float64Mode, get_storage_id, widen_dtype
-from harness.numerics.control_flow import compilation_disabled
 from harness.numerics.dtypes import mark
+from harness.numerics.kernels.control_flow import compilation_disabled
 from harness.numerics.kernels.threads import one_thread
 from harness.vendors.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 

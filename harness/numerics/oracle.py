@@ -21,9 +21,9 @@ from harness.model.case import CallInputs
 from harness.model.precision import Precision
 from harness.model.seeding import restore_generators
 from harness.numerics.bounds import BoundEstimator
-from harness.numerics.control_flow import compilation_disabled
 from harness.numerics.formats.joint_errors import JointErrors
 from harness.numerics.formats.semantics import GENERIC_SEMANTICS, OperatorSemantics
+from harness.numerics.kernels.control_flow import compilation_disabled
 from harness.numerics.kernels.threads import one_thread
 from harness.numerics.module_runs import CallResult, EagerRuns, Float64State, run_calls_in_float64
 from harness.numerics.perturbation import PerturbedMode

@@ -13,7 +13,7 @@ import torch
 from harness.execution.process_lock import hold_process_lock
 from harness.model.case import CallInputs, Case, Inputs, arguments, make_call
 from harness.model.recipe import Recipe
-from harness.numerics.control_flow import compilation_disabled
+from harness.numerics.kernels.control_flow import compilation_disabled
 from harness.tracing.trial import TrialResult, TrialRunner
 from harness.vendors.torch import tree_map
 

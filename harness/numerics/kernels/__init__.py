@@ -1,3 +1,4 @@
-"""Choose threads and kernels for the float64 operations of a reference. Knows nothing of errors and
-bounds.
+"""Choose threads and kernels for the operations of a reference, and run control flow.
+
+Knows nothing of errors and bounds.
 """
