@@ -24,7 +24,9 @@ class CortexM:
     library = LIBRARY
     recipes = RECIPES
     settings = SETTINGS
-    lowering_code = LoweringCode(("executorch.backends.cortex_m",))
+    lowering_code = LoweringCode(
+        ("executorch.backends.cortex_m",), shared=("executorch.backends.arm",)
+    )
 
     @functools.cache  # noqa: B019  (one instance per process)
     def availability(self) -> Availability:

@@ -240,6 +240,8 @@ class Mlx:
                 f"{_PACKAGE}.{name}"
                 for name in ("examples", "pte_inspector", "serialization.generate")
             ),
+            # Weights of MX formats.
+            shared=tuple(f"executorch.extension.llm.export.{name}" for name in ("mx", "nvfp4")),
             copies=() if completed is None else ((f"{_PACKAGE}.serialization", completed),),
         )
 

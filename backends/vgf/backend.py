@@ -26,6 +26,7 @@ class Vgf:
     lowering_code = LoweringCode(
         ("executorch.backends.arm.vgf",),
         excluded=("executorch.backends.arm.vgf.check_env",),
+        shared=("executorch.backends.arm",),
     )
     recipes = RECIPES
 

@@ -55,6 +55,7 @@ def _backends() -> Table:
     from importlib import metadata
 
     from rich.table import Table
+    from rich.text import Text
 
     from harness.model import registry
 
@@ -73,7 +74,8 @@ def _backends() -> Table:
         table.add_row(
             name,
             " ".join(backend.recipes),
-            "yes" if state.available else f"no: {state.reason}",
+            # As Text: names of extras are in brackets, which Rich would read as markup.
+            Text("yes" if state.available else f"no: {state.reason}"),
             state.runtime,
             ", ".join(versions),
         )

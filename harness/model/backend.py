@@ -303,18 +303,21 @@ class DescribesPayloads(Protocol):
 
 @dataclass(frozen=True)
 class LoweringCode:
-    """The Python code that lowers programs for a backend, for ``conform coverage``.
+    """The Python code that lowers programs for a backend, for ``conform coverage`` and for the
+    cells that a change of ExecuTorch can affect.
 
     Attributes:
         modules: packages and modules of the vendor, such as ``executorch.backends.xnnpack``.
         excluded: packages and modules within these that lower nothing for this backend. Folders
             named ``test``, ``tests`` or ``third-party`` are always excluded.
+        shared: packages and modules of other backends that lower programs for this one, too.
         copies: a package of these whose modules are executed from a copy in another folder, and
             that folder.
     """
 
     modules: tuple[str, ...]
     excluded: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     copies: tuple[tuple[str, Path], ...] = ()
 
 

@@ -31,13 +31,18 @@ def mix_precisions(models: Sequence[Precision]) -> Precision:
     merged: dict[str, Any] = {
         each.name: max(getattr(model, each.name) for model in models)
         for each in fields(Precision)
-        if each.name not in ("functions", "float32_sums")
+        if each.name not in ("arithmetic", "functions", "float32_sums")
     }
     return Precision(
         **merged,
+        arithmetic=max((model.arithmetic for model in models), key=_BY_COARSENESS.index),
         functions={name: max(model.ulps(name) for model in models) for name in names},
         float32_sums=frozenset.intersection(*(model.float32_sums for model in models)),
     )
+
+
+# None is the program's own dtype.
+_BY_COARSENESS = (None, "float16", "bfloat16")
 
 
 def mix_recipes(recipes: Mapping[str, Recipe]) -> Recipe:

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
+from harness.model import registry
+from harness.model.backend import Availability
 from harness.record.cell import Cell, Delegation, Numerics, Status
 from harness.record.folder import CELLS_FILE, RunWriter
 from harness.record.run import RunInfo
@@ -138,6 +140,12 @@ def test_backends_lists_all_of_them() -> None:
     assert result.exit_code == 0, result.output
     for name in ("portable", "xnnpack", "tosa", "null"):
         assert name in result.output
+
+
+def test_reasons_of_backends_keep_the_names_of_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = Availability(False, "pip install 'executorch-conform[openvino]'")
+    monkeypatch.setattr(type(registry.backend("null")), "availability", lambda self: state)
+    assert "[openvino]" in conform("list", "backends").output.replace("\n", "")
 
 
 def test_repro_runs_one_cell_and_saves_its_program(tmp_path: Path) -> None:

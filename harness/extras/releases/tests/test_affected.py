@@ -9,16 +9,18 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.extras.releases.affected import ALL_BACKENDS, find_affected_backends
+from harness.extras.releases.affected import find_affected_backends, list_affectable_backends
 from harness.model import registry
+from harness.model.backend import NamesLoweringCode
 
-FOLDERS = ("mlx apple/metal xnnpack arm arm/vgf aoti apple/coreml cortex_m openvino").split()
+ALL = list_affectable_backends()
 
 
 @pytest.mark.parametrize(
     ("paths", "backends"),
     [
         (["backends/mlx/ops.py"], ["mlx"]),
+        (["extension/llm/export/mx.py", "extension/llm/runner/main.cpp"], ["mlx"]),
         (
             ["backends/arm/_passes/rewrite_conv_pass.py", "docs/source/index.md"],
             ["tosa", "cortex_m", "vgf"],
@@ -31,10 +33,10 @@ FOLDERS = ("mlx apple/metal xnnpack arm arm/vgf aoti apple/coreml cortex_m openv
             ["coreml", "vgf"],
         ),
         (["backends/apple/metal/metal_backend.py", "backends/mlx/ops.py"], ["mlx", "metal"]),
-        (["exir/passes/remove_noop_pass.py"], list(ALL_BACKENDS)),
-        (["backends/transforms/utils.py"], list(ALL_BACKENDS)),
-        (["kernels/portable/cpu/op_add.cpp"], list(ALL_BACKENDS)),
-        (["a/file/that/nobody/knows.py"], list(ALL_BACKENDS)),
+        (["exir/passes/remove_noop_pass.py"], ALL),
+        (["backends/transforms/utils.py"], ALL),
+        (["kernels/portable/cpu/op_add.cpp"], ALL),
+        (["a/file/that/nobody/knows.py"], ALL),
         (["backends/vulkan/runtime/api.cpp", "README.md", ""], []),
         (["backends/xnnpack/test/ops/test_add.py"], []),
         ([], []),
@@ -44,14 +46,19 @@ def test_paths(paths: list[str], backends: list[str]) -> None:
     assert find_affected_backends(paths) == backends
 
 
-def test_every_backend_is_there() -> None:
-    assert set(ALL_BACKENDS) == set(registry.names()) - {"null"}
-
-
-def test_other_backends_are_upstreams() -> None:
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_backend_names_exists(name: str) -> None:
     """A folder that upstream renames would otherwise be left out of every run."""
-    there = Path(next(iter(executorch.__path__))) / "backends"
-    assert all((there / name).is_dir() for name in FOLDERS)
+    backend = registry.backend(name)
+    if name == "portable":
+        assert not isinstance(backend, NamesLoweringCode)
+        return
+    assert isinstance(backend, NamesLoweringCode)
+    code, there = backend.lowering_code, Path(next(iter(executorch.__path__)))
+    for module in (*code.modules, *code.shared):
+        package, _, rest = module.partition(".")
+        path = there.joinpath(*rest.split("."))
+        assert package != "executorch" or path.is_dir() or path.with_suffix(".py").is_file()
 
 
 def test_the_command_prints_a_value_for_the_option_targets() -> None:
