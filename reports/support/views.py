@@ -27,6 +27,8 @@ class Support(enum.Enum):
     UNCLAIMED = ""
 
 
+_MOST_OTHERS = 30
+
 MEANINGS = {
     Support.YES: "delegated, and passes in a conclusive cell",
     Support.PARTLY: "passes, and other cells of it fail: xfailed or red",
@@ -50,6 +52,7 @@ class Evidence(enum.Enum):
     FALLBACK = "never delegated"
 
 
+_CONVERSIONS = ("quantize_", "choose_qparams")
 _FAILURES = (Evidence.XFAILED, Evidence.RED)
 
 
@@ -137,9 +140,17 @@ class SupportTable:
 
     @property
     def unclaimed(self) -> list[OperatorRow]:
-        """Operators that a cell delegates although they are not claimed."""
-        has_claims = self.claims is not None and self.claims.operators is not None
-        return [row for row in self.rows if has_claims and row.claim is None and row.is_delegated]
+        """Operators that a cell delegates although they are not claimed. Partitioners also take the
+        conversions around an operator, whether or not they claim them."""
+        if self.claims is None or self.claims.operators is None:
+            return []
+        return [
+            row
+            for row in self.rows
+            if row.claim is None
+            and row.is_delegated
+            and not any(word in row.op for word in _CONVERSIONS)
+        ]
 
 
 def build_tables(
@@ -331,7 +342,7 @@ def describe_gaps(table: SupportTable) -> list[str]:
     lines = []
     for label, rows in (("claimed, never delegated", table.gaps),
                         ("delegated, not claimed", table.unclaimed)):  # fmt: skip
-        names = [row.op for row in rows if row.is_core]
+        names = [row.op for row in rows if row.is_core or len(rows) <= _MOST_OTHERS]
         others = f" and {len(rows) - len(names)} that are not core ATen"
         if rows:
             parts = ", ".join(names) or "none of core ATen"
