@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from executorch.backends.openvino.partitioner import OpenvinoOperatorsSupport, OperatorSupport
 
@@ -25,7 +27,7 @@ def list_claims() -> dict[str, OperatorClaim]:
 
 
 def _is_operator(name: str) -> bool:
-    found = torch.ops
+    found: Any = torch.ops
     for part in name.split("."):
         found = getattr(found, part, None)
     return hasattr(found, "_schema")

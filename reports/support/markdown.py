@@ -32,7 +32,7 @@ def render(tables: Sequence[SupportTable]) -> str:
                     "yes" if row.is_core else "",
                     row.support.value,
                     views.describe_claim(row.claim),
-                    views.describe_row(row),
+                    views.describe_row(row).replace("|", "\\|"),
                 ]
             )
             for row in views.list_shown(table)

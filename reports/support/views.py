@@ -13,6 +13,7 @@ from harness.coverage.claims import TargetClaims
 from harness.record.cell import Cell, Status
 from harness.record.program_data import OperatorCall, OperatorClaim
 from harness.record.run import Run
+from reports import text
 
 
 class Support(enum.Enum):
@@ -28,6 +29,7 @@ class Support(enum.Enum):
 
 
 _MOST_OTHERS = 30
+_LONGEST_REASON = 160
 
 MEANINGS = {
     Support.YES: "delegated, and passes in a conclusive cell",
@@ -77,6 +79,7 @@ class OperatorRow:
         claim: the claim; None without one.
         calls: for each signature the number of cells by what they show.
         examples: for each kind of evidence the id of a cell.
+        reasons: the partitioner's reasons for fallback calls, with their number.
     """
 
     op: str
@@ -84,6 +87,7 @@ class OperatorRow:
     claim: OperatorClaim | None = None
     calls: dict[CallSignature, Counter[Evidence]] = field(default_factory=dict)
     examples: dict[Evidence, str] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
 
     @property
     def support(self) -> Support:
@@ -135,8 +139,13 @@ class SupportTable:
 
     @property
     def gaps(self) -> list[OperatorRow]:
-        """Operators that are claimed and that no cell delegates."""
-        return [row for row in self.rows if row.claim is not None and not row.is_delegated]
+        """Operators that are claimed, and that cells call and never delegate."""
+        return [row for row in self.rows if row.claim is not None and row.support is Support.NO]
+
+    @property
+    def untested(self) -> list[OperatorRow]:
+        """Operators that are claimed, and that no cell calls."""
+        return [row for row in self.rows if row.support is Support.UNTESTED]
 
     @property
     def unclaimed(self) -> list[OperatorRow]:
@@ -211,6 +220,8 @@ def _build_table(
             )
             row.calls.setdefault(signature, Counter())[kind] += 1
             row.examples.setdefault(kind, cell.id)
+        for op, reasons in cell.delegation.reasons.items():
+            find_row(op).reasons.update(reasons)
     ordered = sorted(rows.values(), key=lambda row: (not row.is_core, row.op))
     return SupportTable(target, claims, ordered)
 
@@ -310,6 +321,9 @@ def describe_row(row: OperatorRow) -> str:
     ):
         if found := row.select(*kinds):
             parts.append(f"{label}: {describe_signatures(found)}")
+    if row.claim is not None and row.support is Support.NO and row.reasons:
+        ((reason, _),) = row.reasons.most_common(1)
+        parts.append(f"reason: {text.line(reason, _LONGEST_REASON)}")
     return " · ".join(parts)
 
 
@@ -337,11 +351,12 @@ def list_shown(table: SupportTable) -> list[OperatorRow]:
 
 
 def describe_gaps(table: SupportTable) -> list[str]:
-    """Where claims and cells contradict each other, a line each; other operators than core ATen's
-    are counted."""
+    """Where claims and cells differ, a line each; many operators that are not core ATen are only
+    counted."""
     lines = []
     for label, rows in (("claimed, never delegated", table.gaps),
-                        ("delegated, not claimed", table.unclaimed)):  # fmt: skip
+                        ("delegated, not claimed", table.unclaimed),
+                        ("claimed, and no cell calls it", table.untested)):  # fmt: skip
         names = [row.op for row in rows if row.is_core or len(rows) <= _MOST_OTHERS]
         others = f" and {len(rows) - len(names)} that are not core ATen"
         if rows:
@@ -374,6 +389,7 @@ def _describe_row_json(row: OperatorRow) -> dict[str, object]:
             for each, counts in sorted(row.calls.items())
         ],
         "examples": {kind.value: cell for kind, cell in row.examples.items()},
+        "reasons": dict(row.reasons.most_common()),
     }
 
 

@@ -133,9 +133,8 @@ def test_variations_and_programs_of_several_delegates_are_left_out(table: Suppor
 
 
 def test_claims_and_cells_that_contradict_each_other_are_listed(table: SupportTable) -> None:
-    assert [row.op for row in table.gaps] == [
-        "aten.cos.default", "aten.exp.default", "aten.sin.default"
-    ]  # fmt: skip
+    assert [row.op for row in table.gaps] == ["aten.sin.default"]
+    assert [row.op for row in table.untested] == ["aten.cos.default", "aten.exp.default"]
     assert [row.op for row in table.unclaimed] == ["aten.erf.default", "aten.sqrt.default"]
     assert views.describe_table(table) == (
         "8 core ATen operators: 3 yes, 1 fails, 2 no, 2 untested."
@@ -153,6 +152,18 @@ def test_a_row_in_words(table: SupportTable) -> None:
     assert views.format_ranks([4, 0, 1, 2]) == "0-2, 4"
 
 
+def test_a_gap_has_the_partitioners_reason(tmp_path: Path) -> None:
+    reasons = {"aten.sin.default": {"rank | 5": 1, "dtype": 2}, "aten.log.default": {"none": 1}}
+    calls = [call("sin", delegated=False), call("log", delegated=False)]
+    cells = [lowered("a/a", delegation=Delegation(calls=calls, reasons=reasons))]
+    found = build(cells, tmp_path)
+    assert views.describe_row(find(found, "sin")).endswith("· reason: dtype")
+    assert "reason" not in views.describe_row(find(found, "log")), "it is not claimed"
+    cells.append(lowered("a/b", delegation=Delegation(
+        calls=calls, reasons={"aten.sin.default": {"rank | 5": 9}})))  # fmt: skip
+    assert "reason: rank \\| 5 |" in markdown.render([build(cells, tmp_path / "more")])
+
+
 def test_kernels_take_the_calls_that_no_delegate_takes(tmp_path: Path) -> None:
     claims = TargetClaims(
         target="xnnpack:fp32", kernels=True, operators={"aten.sin.default": OperatorClaim()},
@@ -167,7 +178,7 @@ def test_kernels_take_the_calls_that_no_delegate_takes(tmp_path: Path) -> None:
 def test_unknown_claims_are_no_gaps(tmp_path: Path) -> None:
     claims = TargetClaims(target="xnnpack:fp32", problem="no <registry>", core=CORE)
     found = build(CELLS, tmp_path, claims)
-    assert found.gaps == found.unclaimed == []
+    assert found.gaps == found.unclaimed == found.untested == []
     assert views.describe_table(found).endswith("its claims are not known (no <registry>).")
     assert "no &lt;registry&gt;" in page.render([found], title="run")
 
