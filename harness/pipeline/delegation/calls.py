@@ -23,7 +23,10 @@ def describe_call(node: torch.fx.Node, name: str, *, delegated: bool) -> Operato
     """
     inputs = [tensor for source in node.all_input_nodes for tensor in _list_tensors(source)]
     outputs = _list_tensors(node)
-    quantized = any("dequantize" in str(source.target) for source in node.all_input_nodes)
+    quantized = any(
+        source.op == "call_function" and "dequantize" in str(source.target)
+        for source in node.all_input_nodes
+    )
     floating = (tensor for tensor in inputs if tensor.dtype.is_floating_point)
     first = next(floating, None)
     if first is None:

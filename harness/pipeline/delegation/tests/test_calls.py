@@ -91,6 +91,12 @@ def test_dynamic_sizes_are_compared_without_guards() -> None:
     assert call.layout == "contiguous"
 
 
+def test_the_name_of_an_input_makes_no_quantized_operand() -> None:
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.abs.default, (graph.placeholder("dequantize"),))
+    assert not describe_call(node, "op", delegated=False).quantized
+
+
 def test_quantized_operands_are_seen() -> None:
     calls = list_calls(torch.nn.Linear(4, 4), torch.randn(2, 4), target="xnnpack:int8")
     found = {call.op: call for call in calls}
