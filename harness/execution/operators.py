@@ -37,7 +37,7 @@ def list_core_operators() -> dict[str, list[str]]:
         namespace, _, name = qualified.partition("::")
         base, _, overload = name.partition(".")
         operator = _find_overload(base, overload) if namespace == "aten" else None
-        if operator is None or torch.Tag.core not in operator.tags or not _returns_tensor(operator):
+        if operator is None or torch.Tag.core not in operator.tags or not _makes_tensor(operator):
             continue
         variants = [_find_overload(f"{base}{suffix}", overload) for suffix in ("_copy", "_")]
         names = [op_name(each) for each in (operator, *variants) if each is not None]
@@ -45,8 +45,9 @@ def list_core_operators() -> dict[str, list[str]]:
     return found
 
 
-def _returns_tensor(operator: OpOverload) -> bool:
-    return any("Tensor" in str(each.type) for each in operator._schema.returns)
+def _makes_tensor(operator: OpOverload) -> bool:
+    schema = operator._schema
+    return not schema.is_mutable and any("Tensor" in str(each.type) for each in schema.returns)
 
 
 def _find_overload(base: str, overload: str) -> OpOverload | None:

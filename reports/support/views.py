@@ -230,7 +230,9 @@ def _name_functional(op: str) -> str:
     """Return the name of the operator that an in-place one computes: ``aten.silu.default``."""
     namespace, _, rest = op.partition(".")
     base, _, overload = rest.partition(".")
-    return f"{namespace}.{base.rstrip('_') or base}.{overload}" if overload else op
+    if not overload or base.startswith("__"):  # such as __lshift__
+        return op
+    return f"{namespace}.{base.removesuffix('_')}.{overload}"
 
 
 def _weigh(cell: Cell, call: OperatorCall, *, has_kernel: bool) -> Evidence:

@@ -116,7 +116,7 @@ def table(tmp_path: Path) -> SupportTable:
     return build(CELLS, tmp_path)
 
 
-def test_spellings_of_a_core_operator_are_one_row(table: SupportTable) -> None:
+def test_spellings_of_a_core_operator_are_one_row(table: SupportTable, tmp_path: Path) -> None:
     assert find(table, "abs").select(views.Evidence.PASSED) == [
         CallSignature("float16", 2, "contiguous", True, True),
         CallSignature("float32", 2, "contiguous", False, False),
@@ -125,6 +125,7 @@ def test_spellings_of_a_core_operator_are_one_row(table: SupportTable) -> None:
     assert find(table, "view").support is Support.YES
     assert find(table, "view").claim is not None
     assert not find(table, "silu").is_core
+    assert find(build([lowered("a/a", call("__or__"))], tmp_path / "or"), "__or__").is_delegated
     assert [row.op for row in table.rows][:2] == ["aten.abs.default", "aten.cos.default"]
 
 
