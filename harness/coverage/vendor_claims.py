@@ -23,9 +23,11 @@ def ask_claims(target: Target) -> TargetClaims:
     backend = registry.backend(target.backend)
     recipe = backend.recipes[target.recipe]
     operators, problem, kernels = None, "", False
+    core: dict[str, list[str]] = {}
     try:
         with quiet_vendors(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            core = list_core_operators()
             kernels = not recipe.partitioners() and not get_library(backend)
             if isinstance(backend, ClaimsOperators):
                 operators = dict(sorted(backend.claim_operators(recipe).items()))
@@ -39,7 +41,7 @@ def ask_claims(target: Target) -> TargetClaims:
         kernels=kernels,
         operators=operators,
         problem=problem,
-        core=list_core_operators(),
+        core=core,
     )
 
 
