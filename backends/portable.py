@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness import Inputs
-from harness.backend_api import Availability, Execution, Precision, Recipe, Script
+from harness.backend_api import (
+    Availability,
+    Execution,
+    OperatorClaim,
+    Precision,
+    Recipe,
+    Script,
+)
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -39,6 +47,44 @@ class Portable:
         from harness.backend_api import run_native
 
         return Execution(run_native(program, calls), "native")
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the kernels that the runtime has registered.
+
+        Their dtypes are decided in each kernel's C++ code; the registry does not state them.
+        """
+        import torch
+
+        from harness.execution.operators import list_native_kernels, op_name
+
+        # Kernels are of out-variants; their operators take the same arguments otherwise.
+        kernels: defaultdict[Any, dict[Any, str]] = defaultdict(dict)
+        for name in sorted(list_native_kernels()):
+            packet, _, overload = name.partition(".")
+            namespace, _, base = packet.partition("::")
+            functions = getattr(getattr(torch.ops, namespace), base, None)
+            kernel = getattr(functions, overload or "default", None)
+            if kernel is not None:
+                kernels[functions][_list_inputs(kernel)] = name
+        found = {}
+        for functions, names in kernels.items():
+            for operator in (getattr(functions, each) for each in functions.overloads()):
+                source = names.get(_list_inputs(operator))
+                if source is not None and not operator._schema.is_mutable:
+                    found[op_name(operator)] = OperatorClaim(source=source)
+        return found
+
+
+# Options that an out-variant may lack: its output states them.
+_OPTIONS = ("dtype", "layout", "device", "pin_memory")
+
+
+def _list_inputs(operator: Any) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (each.name, str(each.type))
+        for each in operator._schema.arguments
+        if not each.is_out and each.name not in _OPTIONS
+    )
 
 
 BACKEND = Portable()

@@ -25,6 +25,7 @@ from .execution.memory_order import (
 )
 from .execution.operators import (
     find_missing_kernels as find_missing_kernels,
+    list_core_operators as list_core_operators,
     op_name as op_name,
 )
 from .execution.program import (
@@ -36,6 +37,7 @@ from .model.backend import (
     Availability as Availability,
     Backend as Backend,
     CanEmulate as CanEmulate,
+    ClaimsOperators as ClaimsOperators,
     DefectLog as DefectLog,
     DescribesPayloads as DescribesPayloads,
     Execution as Execution,
@@ -83,6 +85,7 @@ from .numerics.formats.semantics import (
 from .record.program_data import (
     Defect as Defect,
     Encoding as Encoding,
+    OperatorClaim as OperatorClaim,
 )
 from .vendors.replacements import is_sped_up as is_sped_up
 from .vendors.versions import (

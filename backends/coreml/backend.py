@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backends.coreml.delegate_id import DELEGATE
@@ -13,7 +13,14 @@ from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
 
 if TYPE_CHECKING:
-    from harness.backend_api import DelegateLoader, DelegatePayload, PayloadConstants, Program
+    from harness.backend_api import (
+        DelegateLoader,
+        DelegatePayload,
+        OperatorClaim,
+        PayloadConstants,
+        Program,
+        Recipe,
+    )
 
 
 class Coreml:
@@ -63,6 +70,12 @@ class Coreml:
         from backends.coreml.execution.delegate import load
 
         return load
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Ask the partitioner about each core ATen operator."""
+        from backends.coreml.claims import list_claims
+
+        return list_claims()
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the operations of a payload."""

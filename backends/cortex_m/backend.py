@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backends.cortex_m.recipes import RECIPES
@@ -12,7 +12,7 @@ from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
 
 if TYPE_CHECKING:
-    from harness.backend_api import Kernels
+    from harness.backend_api import Kernels, OperatorClaim, Recipe
 
 LIBRARY = "cortex_m"
 
@@ -57,6 +57,12 @@ class CortexM:
             return Execution(run_native(program, calls), "native")
         interpreter = Interpreter(parsed, {}, RuntimeKernels({LIBRARY: self.kernels()}))
         return Execution([interpreter(inputs) for inputs in calls], "reference")
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the library."""
+        from backends.cortex_m.claims import list_claims
+
+        return list_claims(LIBRARY)
 
     def kernels(self) -> Kernels:
         """Return the references that Arm registers with torch.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from harness.backend_api import (
         DelegateLoader,
         DelegatePayload,
+        OperatorClaim,
         OperatorSemantics,
         PayloadConstants,
         Program,
@@ -224,6 +225,12 @@ class Metal:
         from backends.metal.delegate import read_constants
 
         return read_constants(payload)
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of Inductor's tables and of the delegate's kernels."""
+        from backends.metal.claims import list_claims
+
+        return list_claims()
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List wrapper and kernels of a payload that was generated without Apple hardware."""

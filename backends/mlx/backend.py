@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from harness import Built, Case
-    from harness.backend_api import DelegateLoader, DelegatePayload, Encoding, Program
+    from harness.backend_api import (
+        DelegateLoader,
+        DelegatePayload,
+        Encoding,
+        OperatorClaim,
+        Program,
+    )
 
 # argument_roundings: mlx's exp multiplies its argument by a rounded log2(e) and rounds the product
 # (cpu/simd/math.h). division_roundings: rsqrt divides by a rounded root (cpu/simd/base_simd.h), and
@@ -288,6 +294,13 @@ class Mlx:
         from backends.mlx.execution.delegate import make_loader
 
         return make_loader(program)
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the program builder's registry."""
+        codegen.install()
+        from backends.mlx.claims import list_claims
+
+        return list_claims()
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the instructions of a payload."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backends.openvino.library import INSTALL, LIBRARY_VARIABLE, find_library, find_missing_packages
@@ -12,7 +12,7 @@ from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
 
 if TYPE_CHECKING:
-    from harness.backend_api import DelegatePayload
+    from harness.backend_api import DelegatePayload, OperatorClaim, Recipe
 
 
 class Openvino:
@@ -65,6 +65,12 @@ class Openvino:
         from backends.openvino import execution
 
         return execution.execute(program, calls)
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the partitioner's tables."""
+        from backends.openvino.claims import list_claims
+
+        return list_claims()
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the operations of a payload."""

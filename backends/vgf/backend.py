@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from backends.vgf import tools
@@ -12,7 +12,14 @@ from harness import Inputs
 from harness.backend_api import Availability, Execution, LoweringCode
 
 if TYPE_CHECKING:
-    from harness.backend_api import DelegateLoader, DelegatePayload, PayloadConstants, Program
+    from harness.backend_api import (
+        DelegateLoader,
+        DelegatePayload,
+        OperatorClaim,
+        PayloadConstants,
+        Program,
+        Recipe,
+    )
 
 DELEGATE = "VgfBackend"
 
@@ -64,6 +71,13 @@ class Vgf:
         from harness.backend_api import PayloadConstants
 
         return PayloadConstants(read_constants(payload.data))
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the profile's lists and of the registered checks."""
+        from backends.tosa.claims import list_claims
+
+        (partitioner,) = recipe.partitioners()
+        return list_claims(partitioner.tosa_spec)
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the interface and the operators of a payload."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from harness import Built, Case
-    from harness.backend_api import DelegatePayload, PayloadConstants
+    from harness.backend_api import (
+        DelegatePayload,
+        OperatorClaim,
+        PayloadConstants,
+    )
 
 DELEGATE = "XnnpackBackend"
 
@@ -227,6 +231,12 @@ class Xnnpack:
         from harness.backend_api import PayloadConstants
 
         return PayloadConstants([read_constants(payload.data)])
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators of the partitioners' configurations."""
+        from backends.xnnpack.claims import list_claims
+
+        return list_claims(recipe.partitioners())
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the nodes of a payload."""

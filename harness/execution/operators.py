@@ -9,7 +9,7 @@ import torch
 from executorch.exir import schema
 
 from harness.errors import ProgramError
-from harness.vendors.torch import OpOverload
+from harness.vendors.torch import OpOverload, _dispatch_get_all_op_names
 
 
 def op_name(target: Any) -> str:
@@ -19,6 +19,41 @@ def op_name(target: Any) -> str:
         return getattr(target, "__name__", str(target))
     overload = schema.overload_name or "default"
     return f"{schema.name.replace('::', '.')}.{overload}"
+
+
+@functools.cache
+def list_core_operators() -> dict[str, list[str]]:
+    """List core ATen operators by name, each with the names that edge programs call it by.
+
+    A view is also called as a copy, ``aten.view_copy.default``; an operator that writes to a new
+    tensor also in place, ``aten.add_.Tensor``; a copy also with a dim order. Operators that return
+    sizes and numbers are left out.
+    """
+    from executorch.exir.passes.dim_order_ops_registry import DimOrderOpsMap
+
+    by_dim_order = {op_name(aten): op_name(edge) for aten, edge in DimOrderOpsMap.items()}
+    found = {}
+    for qualified in sorted(_dispatch_get_all_op_names()):
+        namespace, _, name = qualified.partition("::")
+        base, _, overload = name.partition(".")
+        operator = _find_overload(base, overload) if namespace == "aten" else None
+        if operator is None or torch.Tag.core not in operator.tags or not _makes_tensor(operator):
+            continue
+        variants = [_find_overload(f"{base}{suffix}", overload) for suffix in ("_copy", "_")]
+        names = [op_name(each) for each in (operator, *variants) if each is not None]
+        found[names[0]] = [*names, *filter(None, [by_dim_order.get(names[0])])]
+    return found
+
+
+def _makes_tensor(operator: OpOverload) -> bool:
+    schema = operator._schema
+    return not schema.is_mutable and any("Tensor" in str(each.type) for each in schema.returns)
+
+
+def _find_overload(base: str, overload: str) -> OpOverload | None:
+    packet = getattr(torch.ops.aten, base, None)
+    found: OpOverload | None = getattr(packet, overload or "default", None)
+    return found
 
 
 def kernel_name(operator: schema.Operator) -> str:

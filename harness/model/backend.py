@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from harness.record.program_data import Defect
+from harness.record.program_data import Defect, OperatorClaim
 
 if TYPE_CHECKING:
     from harness.execution.execute import DelegateLoader
@@ -328,6 +328,21 @@ class NamesLoweringCode(Protocol):
     @property
     def lowering_code(self) -> LoweringCode:
         """The code that lowers programs for this backend only."""
+        ...
+
+
+@runtime_checkable
+class ClaimsOperators(Protocol):
+    """A backend that knows which operators the vendor's code says it takes."""
+
+    def claim_operators(self, recipe: Recipe) -> Mapping[str, OperatorClaim]:
+        """Return the operators by name in records (:func:`~harness.backend_api.op_name`).
+
+        It reads the registries of the installed code, so that no claim can be out of date.
+
+        Raises:
+            Exception: the vendor's code cannot be imported, or has changed.
+        """
         ...
 
 

@@ -19,7 +19,7 @@ from harness.model.case import Built, Exporter
 from harness.model.copies import copy_module
 from harness.model.recipe import Recipe
 from harness.pipeline.artifacts import LowerArtifact
-from harness.pipeline.delegation import count_delegation
+from harness.pipeline.delegation.count import count_delegation
 from harness.pipeline.explain import rejections
 from harness.record.cell import Delegation
 from harness.vendors.replacements import AttributeReplacer

@@ -30,9 +30,10 @@ from harness.model.recipe import Lowered, Recipe
 from harness.model.seeding import case_seed
 from harness.numerics.module_runs import EagerRuns
 from harness.passes.pass_log import add_recorder
-from harness.pipeline import delegation, stages
+from harness.pipeline import stages
 from harness.pipeline.artifacts import Artifacts, ExportArtifact, LowerArtifact
 from harness.pipeline.case_exporter import run_exporter
+from harness.pipeline.delegation.count import count_delegation
 from harness.pipeline.dynamic_sizes.extra_calls import ExecutedSizes, choose_sizes
 from harness.pipeline.explain import rejections
 from harness.pipeline.graph_checks import GraphChecks
@@ -283,7 +284,7 @@ class Tester(ExecutionStages, GraphChecks):
             lowered = manager.exported_program()
             # Count before to_executorch, which rewrites the lowered graph into out-variants.
             interface = Interface.from_export(exported.program, lowered.graph_signature)
-            counted = delegation.count_delegation(lowered, why, get_library(self.backend))
+            counted = count_delegation(lowered, why, get_library(self.backend))
             rewriting = None if recorder is None else recorder.rewrite
             partitioned = LowerArtifact(manager, counted, interface, rewriting)
             self._artifacts.put("lower", partitioned)

@@ -123,6 +123,7 @@ class CellItem(pytest.Item):
         self.suite = suite
         self.meter: MemoryMeter | None = None
         self.board: StatusFile | None = None
+        self._is_lowered = False
         for tag in sorted(case.tags):
             self.add_marker(tag)
 
@@ -147,6 +148,7 @@ class CellItem(pytest.Item):
             board=self.board,
         )
         self.user_properties.append((CELL_PROPERTY, cell.to_json()))
+        self._is_lowered = bool(cell.delegation.calls)
         if claim is not None:
             self.user_properties.append((LIMITATION_PROPERTY, claim.to_json()))
         if cell.status.is_red:
@@ -155,6 +157,13 @@ class CellItem(pytest.Item):
             pytest.xfail(cell.limitation.reason if cell.limitation else "")
         if cell.status in (Status.UNAVAILABLE, Status.UNSUPPORTED, Status.LOWERED):
             pytest.skip(f"{cell.status.value}: {cell.error}")
+
+    def teardown(self) -> None:
+        """Record what the vendor claims to take: this process has loaded its code."""
+        if self._is_lowered:
+            from harness.coverage.vendor_claims import record_claims
+
+            record_claims(Path(self.config.getoption("run_dir")), self.target)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
         """Text of a red cell in pytest's output."""

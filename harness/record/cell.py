@@ -16,7 +16,14 @@ import msgspec
 from harness.record.evidence import MetricValue, Quality, QualityPart, Vacuity, is_conclusive
 from harness.record.migrations import get_items, upgrade_cell
 from harness.record.number_text import read_number, read_numbers, spell_numbers
-from harness.record.program_data import Defect, Dimension, Divergence, Encoding, RunProfile
+from harness.record.program_data import (
+    Defect,
+    Dimension,
+    Divergence,
+    Encoding,
+    OperatorCall,
+    RunProfile,
+)
 from harness.record.severity import Severity
 from harness.record.target import cell_id
 
@@ -74,7 +81,8 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     is not a call. Calls of the kernels of a backend's own library count as delegated.
     ``delegated_ops`` and ``undelegated_ops`` map an operator's name to its number of calls.
     ``reasons`` maps a fallback operator to the partitioner's reasons, each with the number of calls
-    it applies to; an operator without a stated reason has no entry.
+    it applies to; an operator without a stated reason has no entry. ``calls`` are the different
+    calls by dtype, rank and the like, sorted; empty in records that were written before it existed.
     """
 
     delegates: int = 0
@@ -83,6 +91,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True):
     delegated_ops: dict[str, int] = {}
     undelegated_ops: dict[str, int] = {}
     reasons: dict[str, dict[str, int]] = {}
+    calls: list[OperatorCall] = []
 
     @property
     def is_empty(self) -> bool:

@@ -1,5 +1,5 @@
-"""Data of a program in a record: dynamic dimensions, encoded weights, times, defects, the diverging
-node. No torch."""
+"""Data of a program in a record: operator calls, dynamic dimensions, encoded weights, times,
+defects, the diverging node. No torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,39 @@ import base64
 import hashlib
 
 import msgspec
+
+
+class OperatorCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an operator is called in a lowered program; equal calls of a program have one entry.
+
+    ``delegated`` says whether a delegate or a kernel of the backend's own library computes it.
+    ``dtype``, ``rank`` and ``layout`` are those of its first floating-point input, otherwise of its
+    first tensor input or, without one, of its first output; ``dtype`` is empty without a tensor.
+    ``layout`` is ``contiguous``, ``channels_last`` or ``other``. ``dynamic`` means that a dimension
+    of an input or output is dynamic, ``quantized`` that an input is the result of a dequantize
+    operator.
+    """
+
+    op: str
+    delegated: bool = False
+    dtype: str = ""
+    rank: int = 0
+    layout: str = "contiguous"
+    dynamic: bool = False
+    quantized: bool = False
+
+
+class OperatorClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a vendor's code states about an operator that it takes.
+
+    ``dtypes`` are those of its inputs, None where the code does not state them. ``quantized`` says
+    whether it takes operands that are dequantized, None where the code does not state it.
+    ``source`` names the entry of the vendor's registry, such as ``AddConfig``.
+    """
+
+    dtypes: tuple[str, ...] | None = None
+    quantized: bool | None = None
+    source: str = ""
 
 
 class Dimension(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,16 +30,19 @@ USERS = [
 ]  # fmt: skip
 AUTHORS = [
     "AtenKernels", "Availability", "Backend", "BlockQuantizedTensor", "CanEmulate",
-    "ChildProcess", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader", "DelegatePayload",
+    "ChildProcess", "ClaimsOperators", "Defect", "DefectLog", "DelegateHandle", "DelegateLoader",
+    "DelegatePayload",
     "DescribesPayloads", "Encoding", "Execution", "Expected", "GENERIC_SEMANTICS",
     "InspectedCell", "InspectsCells", "Interpreter", "Kernels", "KnownPass", "KnowsIssues",
     "KnowsLimitations", "LoadsDelegates", "LoadsKernels", "Lowered", "LoweringCode",
     "MemoryMeter", "MxProduct", "NamesLoweringCode", "OffersPasses", "OffersSettings",
-    "OperatorSemantics", "PayloadConstants", "Precision", "Program", "QuantizedMatmul", "Recipe",
+    "OperatorClaim", "OperatorSemantics", "PayloadConstants", "Precision", "Program",
+    "QuantizedMatmul", "Recipe",
     "ReferenceKernels", "ReportsConstants", "RuntimeKernels", "Script", "SelectsTargets",
     "Setting", "Specimen", "SpecimenKind", "describe", "describe_installed", "describe_unverified",
     "find_calibration_problem", "find_missing_kernels", "has_module", "installed_version",
-    "is_conversion", "is_in_module", "is_sped_up", "list_native_backends", "make_program_pass",
+    "is_conversion", "is_in_module", "is_sped_up", "list_core_operators",
+    "list_native_backends", "make_program_pass",
     "make_quantizer_setting", "op_name", "past_defects", "plant_fault", "read_memory",
     "report_defect", "require_annotations", "run_native", "torch_dtype", "write_memory",
 ]  # fmt: skip

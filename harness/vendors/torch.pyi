@@ -18,8 +18,13 @@ from torch._C import (
 from torch._decomp import decomposition_table as decomposition_table
 from torch._export.verifier import SpecViolationError as SpecViolationError
 from torch._inductor.codecache import AotCodeCompiler as AotCodeCompiler
-from torch._inductor.codegen.mps import MetalKernel as MetalKernel
+from torch._inductor.codegen.mps import (
+    DTYPE_TO_METAL as DTYPE_TO_METAL,
+    MetalKernel as MetalKernel,
+)
+from torch._inductor.decomposition import decompositions as decompositions
 from torch._inductor.fx_passes import joint_graph as joint_graph, post_grad as post_grad
+from torch._inductor.lowering import fallbacks as fallbacks, lowerings as lowerings
 from torch._inductor.utils import ALIGN_BYTES as ALIGN_BYTES, get_gpu_type as get_gpu_type
 from torch._library.custom_ops import _maybe_get_opdef as _maybe_get_opdef
 from torch._ops import HigherOrderOperator as HigherOrderOperator, OpOverload as OpOverload

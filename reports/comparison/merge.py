@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from harness.coverage.claims import read_claims, write_claims
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Cell, Status
 from harness.record.folder import SAVED, RunWriter, check_writable, load as load_run
@@ -75,7 +76,7 @@ def merge(out: Path, runs: Sequence[Run]) -> MergeResult:
         part.superseded = [*part.superseded, *superseded.get(part.name, [])]
     overlaps, conflicts = _conflicts(kept)
     info = _info(runs, parts, kept, conflicts)
-    _write(out, info, kept, folders)
+    _write(out, info, kept, folders, [run.path for run in runs])
     return MergeResult(
         run=load_run(out),
         conflicts=conflicts,
@@ -290,7 +291,13 @@ def _remarks(parts: list[MergedPart], superseded: dict[str, list[str]]) -> list[
     return [text.line(line, 500) for line in lines]
 
 
-def _write(out: Path, info: RunInfo, cells: list[Cell], folders: Mapping[str, Path]) -> None:
+def _write(
+    out: Path,
+    info: RunInfo,
+    cells: list[Cell],
+    folders: Mapping[str, Path],
+    runs: Iterable[Path],
+) -> None:
     # Written to a draft folder and renamed, so that a kill leaves no partial merge.
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -299,6 +306,9 @@ def _write(out: Path, info: RunInfo, cells: list[Cell], folders: Mapping[str, Pa
             writer.append(cell)
             if cell.saved_to:
                 shutil.copytree(folders[cell.saved_to], draft / cell.saved_to)
+        for run in runs:
+            for claims in read_claims(run).values():
+                write_claims(draft, claims)
         writer.close(exit_status=info.exit_status, ended=info.ended, complete=info.complete)
         draft.replace(out)
     except OSError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from harness.coverage.claims import read_claims
 from harness.coverage.mutation.mutant import list_campaigns
 from harness.coverage.summary import read_summary
 from harness.errors import ConformError, RunUnreadable
@@ -20,10 +21,12 @@ from reports.mutation import page as mutation_page
 from reports.site import changes, comparisons, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns
 from reports.site.details import SHARD, write_details, write_histories
-from reports.site.folder import COVERAGE, INDEX, MUTATION, Folder, open_folder
+from reports.site.folder import COVERAGE, INDEX, MUTATION, SUPPORT, Folder, open_folder
 from reports.site.pack import script
 from reports.site.store import FoundRuns, find_runs
 from reports.summary import RunSummary, Totals
+from reports.support import page as support_page
+from reports.support.views import SupportTable, build_tables
 from reports.verdict import RunVerdict
 
 _T = TypeVar("_T")
@@ -152,6 +155,10 @@ class _SiteWriter:
                 chosen, "Mutation", MUTATION, list_campaigns,
                 lambda found, name: mutation_page.render(found, title=name, back=back),
             ),
+            **self._write_page(
+                chosen, "Operators", SUPPORT, _build_support_tables,
+                lambda found, name: support_page.render(found, title=name, back=back),
+            ),
         }  # fmt: skip
         news = None
         if base:
@@ -243,3 +250,9 @@ class _SiteWriter:
         self.folder.write("theme.js", jinja.sources("site/theme.js").encode())
         style = jinja.sources("base.css", "site/site.css")
         self.folder.write("app.css", style.encode())
+
+
+def _build_support_tables(path: Path) -> list[SupportTable]:
+    """The tables of a run that has claims; empty for another one, which is then not read again."""
+    claims = read_claims(path)
+    return build_tables(load(path), claims) if claims else []

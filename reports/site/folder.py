@@ -25,6 +25,7 @@ INDEX = "index.html"
 # Pages in the subfolder.
 COVERAGE = "coverage.html"
 MUTATION = "mutation.html"
+SUPPORT = "support.html"
 _DATA = re.compile(r"data-[0-9a-f]{12}")
 
 

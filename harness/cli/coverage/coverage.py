@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import ABOVE_ZERO, RUNS
+from harness.cli.common import ABOVE_ZERO, RUNS, load_run, run_folder, silence_vendors
 from harness.cli.coverage.affected import find_recorded_run, select_affected_cells
+from harness.errors import UsageError
 from harness.record.target import suite_file
 
 _RUN = click.argument("folder", metavar="[RUN]", required=False, type=click.Path(path_type=Path))
@@ -134,6 +136,67 @@ def affected(change: str, folder: Path | None, minutes: float | None) -> None:
     for cell in shown:
         click.echo(f"{suite_file(cell.suite)}::{cell.id}")
     sys.exit(0 if shown else 1)
+
+
+@coverage.command(short_help="Print what backends claim to take, and what cells showed.")
+@run_folder
+@click.option("--target", default="", metavar="T", help="Show one target, or those of one backend.")
+@click.option(
+    "--json", "data", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+    help="Write all operators as data to a file (- for stdout) instead.",
+)  # fmt: skip
+@click.option(
+    "--write", "page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write a page in Markdown instead.",
+)  # fmt: skip
+@click.option(
+    "--check", "written", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE", help="Print lines of a written page that are out of date; exit code 1 if any.",
+)  # fmt: skip
+def support(
+    folder: Path | None, target: str, data: Path | None, page: Path | None, written: Path | None
+) -> None:
+    """Print which operators backends claim to take, and what the cells of a run showed.
+
+    RUN is a run folder; default: the newest one in runs/. Claims are those of the vendors' own
+    registries, which the run has recorded. The operators are printed with --target, of one target
+    or backend.
+    """
+    import msgspec
+    from rich.console import Console
+
+    from harness.coverage.claims import read_claims
+    from harness.record.folder import write_atomically
+    from reports.support import markdown, terminal, views
+
+    run = load_run(folder)
+    claims = read_claims(run.path)
+    if views.list_unclaimed_targets(run, claims):
+        from harness.coverage.vendor_claims import complete_claims
+
+        silence_vendors()
+        for remark in complete_claims(run, claims):
+            click.echo(f"claims are not known: {remark}", err=True)
+        claims = read_claims(run.path)
+    tables = views.build_tables(run, claims, target)
+    if not tables:
+        raise UsageError(f"no cell of {run.path} was lowered for {target or 'any target'}")
+    if data is not None:
+        content = msgspec.json.format(msgspec.json.encode(views.describe_json(tables)), indent=1)
+        with click.open_file(str(data), "wb") as file:
+            file.write(content + b"\n")
+    elif page is not None:
+        write_atomically(page, markdown.render(tables).encode())
+    elif written is not None:
+        before = written.read_text(encoding="utf-8").splitlines()
+        after = markdown.render(tables).splitlines()
+        lines = list(
+            difflib.unified_diff(before, after, str(written), str(run.path), "", "", 0, "")
+        )
+        click.echo("\n".join(lines), nl=bool(lines))
+        sys.exit(1 if lines else 0)
+    else:
+        terminal.render(tables, Console(), full=bool(target))
 
 
 def _show(folder: Path, *, area: str, pattern: str, limit: int) -> None:

@@ -54,6 +54,7 @@ NONSENSE: dict[str, tuple[str, ...]] = {
     "coverage show": ("absent",),
     "coverage cells": ("op_gelu.py", "absent"),
     "coverage affected": ("absent.patch",),
+    "coverage support": ("absent",),
     "mutate run": ("xnnpack", "--run", "absent"),
     "mutate score": ("--run", "absent"),
     "mutate show": ("0123", "--run", "absent"),

@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from harness.errors import StageOrderError
 from harness.execution.operators import op_name
-from harness.pipeline.delegation import graph_modules, lowered_modules
+from harness.pipeline.delegation.count import graph_modules, lowered_modules
 from harness.pipeline.explain.node_origin import find_nearest_source
 from harness.pipeline.tester import Tester
 from harness.record.program_data import Defect

@@ -18,7 +18,7 @@ from torch.fx import Node
 from harness.errors import MissingKernels, StageFailure, StageOrderError
 from harness.execution.native.runtime_log import find_instruction
 from harness.execution.operators import op_name
-from harness.pipeline.delegation import graph_modules, lowered_modules
+from harness.pipeline.delegation.count import graph_modules, lowered_modules
 from harness.pipeline.explain.model_frames import exception_chain
 from harness.pipeline.explain.node_origin import (
     find_nearest_source,

@@ -27,7 +27,7 @@ from harness.errors import AlteredByCall, MissingKernels, StageFailure
 from harness.execution.operators import op_name
 from harness.model.recipe import Recipe
 from harness.pipeline import stages
-from harness.pipeline.delegation import graph_modules
+from harness.pipeline.delegation.count import graph_modules
 from harness.pipeline.reference.assumed_precision import get_semantics
 from harness.pipeline.route import prepare
 from harness.pipeline.stages import LowerOptions

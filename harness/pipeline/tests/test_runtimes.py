@@ -15,7 +15,7 @@ from harness.errors import ConflictingOptions
 from harness.model import registry
 from harness.model.backend import Availability, CanEmulate, Execution, InspectedCell, InspectsCells
 from harness.model.case import Inputs
-from harness.pipeline import delegation
+from harness.pipeline import tester
 from harness.pipeline.explain.inspection import inspect
 from harness.record.cell import Delegation, Status
 from harness.record.target import Target
@@ -74,7 +74,7 @@ def test_sums_that_are_left_to_the_runtime_are_in_the_dtype(
 def delegated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that the portable backend delegates."""
     monkeypatch.setattr(
-        delegation, "count_delegation", lambda program, why, library: Delegation(delegates=1)
+        tester, "count_delegation", lambda program, why, library: Delegation(delegates=1)
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.coverage.claims import TargetClaims, read_claims, write_claims
 from harness.errors import RunUnwritable, UsageError
 from harness.record.cell import Delegation, Status
 from harness.record.folder import RUN_FILE, load
@@ -49,6 +50,14 @@ def test_shards_become_one_run(tmp_path: Path) -> None:
     assert made.run.info.exit_status == 0
     assert (made.overlaps, made.conflicts, made.superseded) == (0, [], 0)
     assert load(tmp_path / "out").info.records == 3
+
+
+def test_claims_of_all_parts_are_kept(tmp_path: Path) -> None:
+    runs = two(tmp_path, [cell("a")], [cell("b", "mlx:fp32")])
+    for run, target in zip(runs, ("xnnpack:fp32", "mlx:fp32"), strict=True):
+        write_claims(run.path, TargetClaims(target=target, operators={}))
+    made = merge(tmp_path / "out", runs)
+    assert read_claims(made.run.path).keys() == {"xnnpack:fp32", "mlx:fp32"}
 
 
 def test_each_cell_keeps_the_environment_of_its_part(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+import msgspec
 import torch
 from executorch.exir import memory
 from executorch.exir.delegate import executorch_call_delegate
@@ -14,8 +15,10 @@ from torch.export import ExportedProgram
 
 from harness.execution.operators import op_name
 from harness.model.fallbacks import is_conversion
+from harness.pipeline.delegation.calls import describe_call
 from harness.pipeline.explain.rejections import ExplainFallback
 from harness.record.cell import Delegation
+from harness.record.program_data import OperatorCall
 
 
 def lowered_modules(program: ExportedProgram) -> Iterator[LoweredBackendModule]:
@@ -44,10 +47,13 @@ def count_delegation(
     outside: Counter[str] = Counter()
     inside: Counter[str] = Counter()
     reasons: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    calls: set[OperatorCall] = set()
     for graph_module in graph_modules(program.graph_module):
         for node in filter(_is_operator, graph_module.graph.nodes):
             name = op_name(node.target)
-            if library and name.startswith(f"{library}.") and not is_conversion(name):
+            is_own = library and name.startswith(f"{library}.") and not is_conversion(name)
+            calls.add(describe_call(node, name, delegated=bool(is_own)))
+            if is_own:
                 inside[name] += 1
                 continue
             outside[name] += 1
@@ -56,12 +62,11 @@ def count_delegation(
     delegates = 0
     for lowered in lowered_modules(program):
         delegates += 1
-        inside.update(
-            op_name(node.target)
-            for graph_module in graph_modules(lowered.original_module.graph_module)
-            for node in graph_module.graph.nodes
-            if _is_operator(node)
-        )
+        for graph_module in graph_modules(lowered.original_module.graph_module):
+            for node in filter(_is_operator, graph_module.graph.nodes):
+                name = op_name(node.target)
+                inside[name] += 1
+                calls.add(describe_call(node, name, delegated=True))
     return Delegation(
         delegates=delegates,
         delegated_nodes=inside.total(),
@@ -69,6 +74,7 @@ def count_delegation(
         delegated_ops=dict(sorted(inside.items())),
         undelegated_ops=dict(sorted(outside.items())),
         reasons={name: dict(found.most_common()) for name, found in sorted(reasons.items())},
+        calls=sorted(calls, key=msgspec.structs.astuple),
     )
 
 

@@ -1,0 +1,1 @@
+"""What a backend takes of a lowered program: delegates, delegated nodes and their calls."""
