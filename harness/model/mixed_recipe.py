@@ -31,10 +31,12 @@ def mix_precisions(models: Sequence[Precision]) -> Precision:
     merged: dict[str, Any] = {
         each.name: max(getattr(model, each.name) for model in models)
         for each in fields(Precision)
-        if each.name not in ("functions", "float32_sums")
+        if each.name not in ("arithmetic", "functions", "float32_sums")
     }
+    narrow = [model.arithmetic for model in models if model.arithmetic is not None]
     return Precision(
         **merged,
+        arithmetic=max(narrow, key=("float16", "bfloat16").index, default=None),
         functions={name: max(model.ulps(name) for model in models) for name in names},
         float32_sums=frozenset.intersection(*(model.float32_sums for model in models)),
     )
