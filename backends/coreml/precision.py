@@ -43,6 +43,9 @@ WEIGHTS = FLOAT32
 
 # Codes and activations are those of the graph: quantize and dequantize are operations of the
 # program, and layers between them compute in float32. Quantize divides by the scale, adds the zero
-# point and rounds half to even, as the graph does; a tie may go either way. As for XNNPACK, a
-# factor of 2 needs 16 perturbed runs.
+# point and rounds half to even; the graph multiplies by the reciprocal, so that a tie may go either
+# way. The quantizer's symmetric scale of unsigned codes puts the extreme value of each tensor at
+# such a tie, 127.5 steps, also in an input (16 of 200 uniform draws got another code there), and
+# `requantization` takes codes of an input for exact: codes are judged one by one. As for
+# XNNPACK, a factor of 2 needs 16 perturbed runs.
 QUANTIZED = Precision(safety=2.0, samples=16, division_roundings=2.0)

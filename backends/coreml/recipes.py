@@ -209,7 +209,7 @@ RECIPES: dict[str, Recipe] = {
         make_recipe("fp16", FLOAT16, FP16_OPTIONS),
         *map(_make_weight_recipe, INTEGERS.values()),
         _make_weight_recipe(LUT4, semantics=make_lut_semantics),
-        _make_quantizing_recipe("int8", "quint8"),
+        _make_quantizing_recipe("int8", "quint8", like=("xnnpack:int8",)),
         _make_quantizing_recipe("int8_pt2e_weights", "float32"),
     )
 }

@@ -74,7 +74,7 @@ BUILT_IN: dict[str, BuiltIn] = {
     "tosa": BuiltIn("backends.tosa:BACKEND", ("fp", "int")),
     "mlx": BuiltIn("backends.mlx:BACKEND", ("fp32",), nightly=("bf16",)),
     "metal": BuiltIn("backends.metal.backend:BACKEND", ("fp32",), nightly=("bf16",)),
-    "coreml": BuiltIn("backends.coreml:BACKEND", nightly=("fp32",)),
+    "coreml": BuiltIn("backends.coreml:BACKEND", nightly=("fp32", "fp16")),
     "cortex_m": BuiltIn("backends.cortex_m:BACKEND", nightly=("int8",)),
     "openvino": BuiltIn("backends.openvino:BACKEND", nightly=("fp32",)),
     "vgf": BuiltIn("backends.vgf:BACKEND"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 from suites.known import FOLDED_NORM, copy_limitation, copy_to_vgf
+from suites.ops.limitations.coreml import COREML
 from suites.ops.limitations.cortex_m import CORTEX_M
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
@@ -121,7 +122,7 @@ LIMITATIONS: list[Limitation] = [
         error="dtype float32, expected int64",
     ),
     Limitation(
-        target="xnnpack:int8*|tosa:int|cortex_m:*",
+        target="xnnpack:int8*|tosa:int|cortex_m:*|coreml:int8",
         case="int_shared/norm_beside_reader",
         reason=FOLDED_NORM,
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
@@ -294,6 +295,20 @@ LIMITATIONS: list[Limitation] = [
         "aten_to_cortex_m_pass.py",
         stage="lower",
         error="expected scalar type torch.int8 but found torch.int32",
+    ),
+    Limitation(
+        target="coreml:int8",
+        case="int_shared/sums_of_floats_and_integers",
+        reason="annotate_binary_op_act_pattern (quantizer/_coreml_quantizer_utils.py) does not ask "
+        "for the dtype of an operand: integers get a FakeQuantize, which takes floats only.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/coreml/quantizer/"
+        "_coreml_quantizer_utils.py",
+        stage="quantize",
+        error="not implemented for 'Long'",
+    ),
+    copy_limitation(
+        COREML, "coreml:fp32", "linear/dynamic_batch", "int_linear/dynamic_batch",
+        target="coreml:int8",
     ),
     copy_limitation(
         CORTEX_M, "cortex_m:int8", "convolution/2d_dilation", "int_conv2d/dilation",

@@ -15,7 +15,7 @@ LIMITATIONS: list[Limitation] = [
     ),
     copy_limitation(OF_QUANT, "openvino:int8", "int_island/layer_norm", "quick/classifier"),
     Limitation(
-        target="coreml:fp32",
+        target="coreml:fp32|coreml:fp16",
         case="quick/state",
         reason="CoreMLPartitioner refuses add with an alpha, and tag_mutated_buffer still gives "
         "the buffer that the sum is written to to the delegate that reads it. The program then "

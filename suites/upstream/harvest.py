@@ -24,7 +24,9 @@ from harness.model.seeding import seed_generators_with
 SKIPPED = "skipped_upstream"
 """Tag of a program that upstream's suite skips on every flow."""
 
-_TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|coreml:fp32|openvino:fp32"
+_TARGETS = (
+    "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|coreml:fp32|coreml:fp16|openvino:fp32"
+)
 _VACUOUS = "the inputs are upstream's; the outputs of some are constant"
 
 Test = Callable[..., None]

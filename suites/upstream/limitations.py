@@ -306,26 +306,33 @@ def _refused_by_coreml(cases: str, reason: str, error: str, link: str = _COREML_
     )
 
 
+_MEAN = replace(
+    _as_ours("coreml:fp32", "sum/out_dtype", _of("mean", "output_dtype_*")),
+    reason="mean (ops.py) does not read the keyword argument dtype: the model computes a mean of "
+    "integers in int32, and one in float64 in float32.",
+)
+_LOGSIGMOID = Limitation(
+    target="coreml:fp32",
+    case=_of("logsigmoid", "dtype f32_boundary_values"),
+    reason="log_sigmoid (ops.py) is the logarithm of a sigmoid, which is near 1 for positive x: "
+    "the digits of the result are lost in its rounding.",
+    link=_COREML_OPS,
+    stage="compare",
+    outcome=Status.MISMATCH,
+)
 _COREML = [
     replace(
         _as_ours("coreml:fp32", "max_pool2d_with_indices/dilation", _of("maxpool2d", "dilation_0")),
+        target="coreml:*",
         case="|".join(_of(f"maxpool{n}d", _POOL_DILATIONS) for n in (1, 2, 3)),
     ),
     _as_ours("coreml:fp32", "gelu/tanh", _of("gelu", "f32_tanh_*")),
-    replace(
-        _as_ours("coreml:fp32", "sum/out_dtype", _of("mean", "output_dtype_*")),
-        reason="mean (ops.py) does not read the keyword argument dtype: the model computes a mean "
-        "of integers in int32, and one in float64 in float32.",
-    ),
-    Limitation(
-        target="coreml:*",
-        case=_of("logsigmoid", "dtype f32_boundary_values"),
-        reason="log_sigmoid (ops.py) is the logarithm of a sigmoid, which is near 1 for positive "
-        "x: the digits of the result are lost in its rounding.",
-        link=_COREML_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
-    ),
+    _MEAN,
+    replace(_MEAN, target="coreml:fp16", case=_of("mean", "output_dtype_0")),
+    _LOGSIGMOID,
+    replace(_LOGSIGMOID, target="coreml:fp16", case=_of("logsigmoid", "dtype"), seed=0),
+    _seeded(_as_ours("coreml:fp16", "log1p/near_zero", _of("log1p", "dtype shapes_2"))),
+    replace(_as_ours("coreml:fp16", "log1p/near_zero", _of("log1p", "shapes_0 shapes_1")), seed=2),
     replace(
         next(each for each in _MLX if "serialization name" in each.error), target="coreml:*"
     ),

@@ -50,6 +50,7 @@ def _quantized() -> torch.nn.Module:
 
 NET = Case("planted/net", lambda: (Net(), (torch.randn(2, 3, 16, 16), torch.randn(2, 8, 24))))
 WEIGHTS_ONLY = Case("planted/weights", lambda: (_quantized(), (torch.randn(4, 64),)))
+QUANTIZED = Case("planted/quantized", lambda: (_quantized(), (torch.randn(16, 64),)))
 STATE = Case("planted/state", lambda: (Total(), (torch.randn(3, 5, dtype=torch.float16),)))
 
 
@@ -115,7 +116,7 @@ def _blob(kind: str, key: str, change: Callable[[bytearray], object]) -> Edit:
     return edit
 
 
-def _scale(at: int, factor: float) -> Callable[[bytearray], object]:
+def _scale(at: int | slice, factor: float) -> Callable[[bytearray], object]:
     def change(data: bytearray) -> None:
         values = numpy.frombuffer(data, numpy.float32)
         values[at] *= factor
@@ -184,5 +185,9 @@ FAULTS = (
                  _blob("constexpr_lut_to_dense", "lut", _scale(3, 1.02))),
     PlantedFault("one index into a palette", WEIGHTS_ONLY, "lut4",
                  _blob("constexpr_lut_to_dense", "indices", _flip_nibble)),
+    PlantedFault("the scale of an 8-bit activation", QUANTIZED, "int8",
+                 _immediate("dequantize", "scale", lambda v: _set(0, v[0] * 1.1)(v))),
+    PlantedFault("all scales of a layer's 8-bit codes", QUANTIZED, "int8",
+                 _blob("constexpr_blockwise_shift_scale", "scale", _scale(slice(None), 1.1))),
     PlantedFault("a state that is not written", STATE, "fp16", _message(_skip_write)),
 )  # fmt: skip

@@ -10,7 +10,15 @@ from coremltools.proto import Model_pb2
 from backends.coreml.payload import metadata, reader
 from backends.coreml.payload.metadata import CoremlModel
 from backends.coreml.payload.tests.payloads import MODEL, WEIGHTS, edit_files
-from backends.coreml.tests.planting import FAULTS, NET, STATE, WEIGHTS_ONLY, Edit, PlantedFault
+from backends.coreml.tests.planting import (
+    FAULTS,
+    NET,
+    QUANTIZED,
+    STATE,
+    WEIGHTS_ONLY,
+    Edit,
+    PlantedFault,
+)
 from harness import Case, Status, run_cell
 
 
@@ -47,6 +55,7 @@ SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2)))
 SAMPLES = (
     (NET, "fp32"),
     (STATE, "fp16"),
+    (QUANTIZED, "int8"),
     *((WEIGHTS_ONLY, recipe) for recipe in ("int4", "int8_weights", "lut4")),
 )
 

@@ -85,7 +85,7 @@ def test_patterns_and_words_name_targets() -> None:
     assert _spelled("x*:fp32+cse") == ["xnnpack:fp32+cse"]
     assert parse_targets(["default"]) == registry.default_targets()
     assert set(_spelled("nightly")) - set(_spelled("default")) == {
-        "mlx:bf16", "metal:bf16", "coreml:fp32", "cortex_m:int8", "openvino:fp32",
+        "mlx:bf16", "metal:bf16", "coreml:fp32", "coreml:fp16", "cortex_m:int8", "openvino:fp32",
     }  # fmt: skip
     everything = _spelled("all")
     assert {"tosa:mxfp4", "mlx:nvfp4", "metal:int4"} <= set(everything)
