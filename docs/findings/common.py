@@ -20,7 +20,12 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)  # Messages that packages print when they are imported.
 try:
     import torch
-    from executorch.exir import EdgeProgramManager, to_edge_transform_and_lower
+    from executorch.exir import (
+        EdgeCompileConfig,
+        EdgeProgramManager,
+        to_edge,
+        to_edge_transform_and_lower,
+    )
 except ImportError as error:
     print(f"cannot be tried here: {error}")
     raise SystemExit(CANNOT_TRY) from None
@@ -127,6 +132,35 @@ def run_quantized_on_tosa(
     with TosaReferenceModelDispatch():
         observed = edge.exported_program().module()(*inputs)
     return quantized(*inputs), observed
+
+
+def run_quantized_on_cortex_m(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Quantize and lower for Cortex-M, and run the graph on Arm's reference kernels.
+
+    Args:
+        module: returns one tensor.
+        inputs: they calibrate the quantizer and are run.
+
+    Returns:
+        The outputs of the quantized graph and of the lowered one.
+    """
+    from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPassManager
+    from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    exported = torch.export.export(module.eval(), inputs)
+    prepared = prepare_pt2e(exported.module(check_guards=False), CortexMQuantizer())
+    prepared(*inputs)
+    quantized = convert_pt2e(prepared)
+    # The part of cortex_m_edge_compile_config that these programs need; 1.4.1 has no such function.
+    config = EdgeCompileConfig(
+        preserve_ops=[torch.ops.aten.linear.default], _check_ir_validity=False
+    )
+    edge = to_edge(torch.export.export(quantized, inputs), compile_config=config)
+    lowered = CortexMPassManager(edge.exported_program()).transform()
+    return quantized(*inputs), lowered.module()(*inputs)
 
 
 def _versions() -> str:

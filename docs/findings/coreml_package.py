@@ -7,9 +7,10 @@ inputs, and has a value then.
 
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from common import CANNOT_TRY, CannotTry, Observation
 
@@ -87,6 +88,59 @@ def compute(function: Any, *inputs: torch.Tensor) -> list[torch.Tensor]:
                 raise CannotTry(f"coremltools has no definition of {operation.op_type}")
             values[output.name] = result.val
     return [torch.tensor(read(each)) for each in function.outputs]
+
+
+def fold(kind: str, **inputs: Any) -> Any:
+    """Return the value that coremltools infers for an operation on constants, or its error."""
+    given = {
+        name: value.copy() if hasattr(value, "copy") else value for name, value in inputs.items()
+    }
+    try:
+        with numpy.errstate(all="ignore"), Function({}, opset_version=coremltools.target.iOS18):
+            made = getattr(Builder, kind)(**given)
+    except (TypeError, ValueError, IndexError) as error:
+        return type(error).__name__
+    return numpy.asarray((made if isinstance(made, tuple | list) else [made])[0].val).tolist()
+
+
+class Constants(torch.nn.Module):
+    """A function of the program's input and of constants, which it reads as attributes."""
+
+    def __init__(self, function: Callable[..., torch.Tensor], **constants: torch.Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, constant in constants.items():
+            self.register_buffer(name, constant)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self, x)
+
+
+def compare_folds(
+    folds: dict[str, tuple[Any, Any]], programs: dict[str, tuple[torch.nn.Module, torch.Tensor]]
+) -> Observation:
+    """Compare constant folds with the documentation, and converted programs with their modules.
+
+    Args:
+        folds: by name, the documented value and that of coremltools.
+        programs: by name, modules of one output and their input.
+    """
+    expected = {name: documented for name, (documented, _) in folds.items()}
+    observed = {name: value for name, (_, value) in folds.items()}
+    for name, (module, x) in programs.items():
+        expected[name] = module(x).tolist()
+        try:
+            function, _ = convert(module, (x,))
+            (result,) = compute(function, x)
+            observed[name] = result.tolist()
+        except (TypeError, ValueError, IndexError) as error:
+            observed[name] = f"{type(error).__name__}: {error}"
+    equal = [numpy.array_equal(observed[name], expected[name]) for name in expected]
+    return Observation(_lines(expected), _lines(observed), wrong=not any(equal))
+
+
+def _lines(values: dict[str, Any]) -> str:
+    return "".join(f"\n    {name}: {value}" for name, value in values.items())
 
 
 def compare(

@@ -17,7 +17,7 @@ FOLDER = DOCS / "findings"
 FILES = sorted(FOLDER.glob("*.py"))
 SCRIPTS = [path for path in FILES if "__main__" in path.read_text()]
 SHARED = {path.stem for path in FILES} - {path.stem for path in SCRIPTS}
-PACKAGES = {"torch", "executorch", "torchao", "mlx", "transformers", "coremltools"}
+PACKAGES = {"torch", "numpy", "executorch", "torchao", "mlx", "transformers", "coremltools"}
 LINK = re.compile(r"\(findings/(\w+\.py)\)")
 PARTS = ("Observed", "Expected", "Cause", "Severity", "Workaround", "Releases")
 

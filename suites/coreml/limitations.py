@@ -12,6 +12,7 @@ _CONVERTER = (
     "https://github.com/apple/coremltools/blob/9.0/coremltools/converters/mil/frontend/torch/"
     "converter.py"
 )
+_DEFS = "https://github.com/apple/coremltools/blob/9.0/coremltools/converters/mil/mil/ops/defs/"
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -58,5 +59,76 @@ LIMITATIONS: list[Limitation] = [
         link=_CONVERTER,
         stage="compare",
         outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="scatter_add/constants|scaled_dot_product_attention/constants_and_mask",
+        reason="coremltools computes operations on constants while it converts. value_inference "
+        "of scatter_along_axis does not read the mode, and that of scaled_dot_product_attention "
+        "does not read a mask of the program's input.",
+        link="https://github.com/apple/coremltools/pull/2802",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="argsort/constants_descending|topk/uint8_constants",
+        reason="value_inference of argsort and topk sorts the negated constants. The negation of "
+        "the least integer and of unsigned integers wraps.",
+        link=_DEFS + "iOS15/tensor_operation.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="logsumexp/infinite_constants",
+        reason="value_inference of reduce_log_sum_exp subtracts the largest constant, which is NaN "
+        "for an infinite one.",
+        link=_DEFS + "iOS15/reduction.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="softplus/large_constants_beta",
+        reason="value_inference of softplus_parametric is log(1 + exp(x)), which overflows.",
+        link=_DEFS + "iOS15/activation.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="trace/constant_infinite_beside",
+        reason="value_inference of band_part multiplies constants outside of the band by 0, which "
+        "is NaN for infinite ones.",
+        link=_DEFS + "iOS15/tensor_operation.py",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="hardswish/constants_read_twice",
+        reason="value_inference of thresholded_relu writes into its constant, which other "
+        "operations read. hardswish (ops.py) begins with thresholded_relu.",
+        link="https://github.com/apple/coremltools/pull/2795",
+        stage="compare",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="squeeze/constant_to_number",
+        reason="value_inference of squeeze to rank 0 takes the first row of the constant instead "
+        "of its element.",
+        link="https://github.com/apple/coremltools/pull/2803",
+        stage="lower",
+        error="Types should have zero-rank ndarray input",
+    ),
+    Limitation(
+        target="coreml:*",
+        case="select_copy/constants_fp16",
+        reason="value_inference of slice_by_index makes numbers of int32 and float32 only.",
+        link=_DEFS + "iOS15/tensor_transformation.py",
+        stage="lower",
+        error="Unable to convert type float16",
     ),
 ]

@@ -124,9 +124,19 @@ _TABLES = [
         (torch.sqrt, positive(4, 9)), (torch.rsqrt, uniform(0.5, 4, 4, 9)),
     )
 ]  # fmt: skip
+_BOUNDED = [
+    op("cortex_m/hardtanh_of_tanh", lambda x: F.hardtanh(torch.tanh(x), -0.5, 0.5),
+       uniform(-3, 3, 4, 9)),
+    op("cortex_m/relu_of_sigmoid", lambda x: torch.relu(torch.sigmoid(x)), uniform(-6, 6, 4, 9)),
+    op("cortex_m/add_clamp_below", lambda a, b: (a + b).clamp(max=0.5), randn(3, 8), randn(3, 8)),
+    op("cortex_m/add_clamp_above", lambda a, b: (a + b).clamp(min=0.5), randn(3, 8), randn(3, 8)),
+    _conv("clamp_above", lambda: Sequential(Conv2d(3, 4, 3), Hardtanh(0.1, 0.9)),
+          randn(1, 3, 6, 7)),
+    _linear("clamp_above", lambda: Sequential(Linear(16, 8), Hardtanh(0.1, 0.9)), randn(3, 16)),
+]  # fmt: skip
 _MODELS = [nn_case("cortex_m/image_network", _make_image_network, randn(1, 3, 16, 16))]
 
 CASES: list[Case] = [
     replace(case, targets="cortex_m:*", tags=case.tags | {"cortex_m", "int"})
-    for case in (*_LAYERS, *_POOLS, *_ELEMENTWISE, *_TABLES, *_MODELS)
+    for case in (*_LAYERS, *_POOLS, *_ELEMENTWISE, *_TABLES, *_BOUNDED, *_MODELS)
 ]

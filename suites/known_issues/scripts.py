@@ -8,6 +8,7 @@ RECOGNISED = {
     "coreml_any_of_fractions": "any (ops.py) casts floats",
     "coreml_atan2_axis": "atan2 (ops.py) adds pi",
     "coreml_fill_tensor": "fill (ops.py) reads the value",
+    "coreml_folds_to_number": "CoreML cannot fold constants",
     "coreml_gelu_tanh": "gelu (ops.py) reads approximate",
     "coreml_group_norm_epsilon": "The pass fuse_elementwise_to_batchnorm",
     "coreml_layer_norm_half": "layer_norm (ops.py) passes epsilon",
@@ -69,10 +70,19 @@ RECOGNISED = {
 }
 """A part of the cause of the issue, by script."""
 
+_CONSTANT = "whether an operand is a constant is not among the signs"
+
 UNRECOGNISED = {
     "arm_cast_to_bool": "the converter's error names the whole graph",
     "coreml_cond": "the error of a conditional is that of other programs, too",
+    "coreml_folds_change_constant": _CONSTANT,
+    "coreml_folds_ignore_inputs": _CONSTANT,
+    "coreml_folds_infinity": _CONSTANT,
+    "coreml_folds_negate_to_sort": _CONSTANT,
+    "coreml_folds_not_documented": "no program of torch reaches these operations",
     "coreml_state_half": "the names of states are not among the signs",
+    "cortex_m_clamp_not_fused": "the bounds of an activation are not among the signs",
+    "cortex_m_clamp_of_tanh": "the operator before an activation is not among the signs",
     "vgf_grid_sampler_zeros": "the number of channels is not among the signs",
     "openvino_abs_of_constants": "lowering folds the operator away",
     "openvino_avg_pool_ceil": "the options of the pool are not among the signs",
@@ -81,6 +91,7 @@ UNRECOGNISED = {
     "openvino_dynamic_output": "another shape than expected has many causes",
     "openvino_dequantized_input": "it is not among the operators of a case",
     "openvino_grouped_int8": "the targets do not limit instruction sets that far",
+    "openvino_empty_gather": "the process that lowers is killed, which has many causes",
     "openvino_float64": "the error is that of float32 arithmetic",
     "openvino_nan": "NaN is lost in other ways, too",
     "openvino_processor_of_program": "a program is lowered and run on one processor here",
