@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.extras.fuzzing.generated_program import GeneratedProgram
 from harness.extras.fuzzing.search import Finding, Problem
@@ -13,7 +13,7 @@ from harness.pipeline.cell_options import CellOptions
 from harness.pipeline.runner import run_cell
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.tester import Tester
-from harness.record.cell import Status
+from harness.record.cell import MODEL, Status
 from harness.record.target import Target
 from harness.tracing.divergence import trace_cell
 from harness.tracing.trace_result import add_trace
@@ -70,7 +70,8 @@ def find_known_causes(program: GeneratedProgram, target: Target, seed: int) -> l
     options = CellOptions(
         continue_past_defects=False, on_compared=ran.append, on_failure=failed.append
     )
-    case = program.make_case()
+    # Only models are traced, and known issues are recognised by the node.
+    case = replace(program.make_case(), tags=frozenset({MODEL}))
     cell = run_cell(case, target, seed=seed, options=options)
     traced = trace_cell(
         cell,

@@ -18,9 +18,11 @@ from harness.extras.fuzzing.guided import (
     draw_choices,
     vary,
 )
+from harness.extras.fuzzing.judges import find_known_causes
 from harness.extras.fuzzing.search import Finding, Problem
 from harness.extras.fuzzing.worker import list_places
 from harness.pipeline import speed
+from harness.record.target import Target
 
 
 def convert(program: GeneratedProgram) -> None:
@@ -102,6 +104,13 @@ def test_a_red_program_is_a_finding() -> None:
     assert isinstance(found, Finding)
     assert "torch.mul" in found.program.source
     assert found.program.step_count <= 3
+
+
+def test_a_finding_says_its_known_issue() -> None:
+    steps = ("v0 = torch.ops.aten.mul.Scalar(x0, 0.1)",)
+    program = GeneratedProgram(("torch.randint(-4, 5, (5, 3))",), (), steps, ("v0",))
+    (cause,) = find_known_causes(program, Target.parse("mlx:fp32"), seed=0)
+    assert "convert a Python number to the dtype of the tensor" in cause
 
 
 def test_places_are_ranges() -> None:
