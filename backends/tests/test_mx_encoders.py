@@ -339,6 +339,7 @@ many = settings(
 )
 
 
+@pytest.mark.one_of(3)
 @every_element
 @many
 @given(data=st.data())
@@ -347,6 +348,7 @@ def test_torchao_floor(element: Element, data: st.DataObject) -> None:
     agree(of_torchao(element, "FLOOR"), element, FLOOR, blocks, infinite, lowest_scale)
 
 
+@pytest.mark.one_of(3)
 @every_element
 @many
 @given(data=st.data())
@@ -355,6 +357,7 @@ def test_torchao_rceil(element: Element, data: st.DataObject) -> None:
     agree(of_torchao(element, "RCEIL"), element, RCEIL, data.draw(blocks_of(element)), *gaps)
 
 
+@pytest.mark.one_of(3)
 @every_element
 @many
 @given(data=st.data())

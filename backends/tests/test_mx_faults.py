@@ -230,6 +230,7 @@ def bias_twice(program: Lowered) -> bytes:
 FAULTS = (one_exponent, truncated, shifted_block, other_payload, bias_dropped, bias_twice)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ELEMENT)
 def test_the_program_without_a_fault_passes(target: str) -> None:
     program = lowered(target)
@@ -238,6 +239,7 @@ def test_the_program_without_a_fault_passes(target: str) -> None:
     assert program.tester.verdict.numerics[0].bound_used < 1
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("target", ELEMENT)
 def test_a_fault_in_weight_or_bias_is_red(target: str, fault: Callable[[Lowered], bytes]) -> None:

@@ -25,9 +25,6 @@ class Precision:
     operator computes in.
 
     Attributes:
-        arithmetic: the dtype that the target computes in where the program's is finer, such as
-            ``"float16"``. The target rounds inputs, weights, constants and all results to it; the
-            program's outputs keep their dtype. None for the program's own dtypes.
         function_ulps: error of an elementary function in ULP of its result.
         functions: the same for single functions, by ATen name, where a source says otherwise.
         argument_roundings: backward error of an elementary function's argument, in ``u``.
@@ -49,9 +46,11 @@ class Precision:
             operands of a maximum or minimum are rounded to multiples of the smaller step.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
+        arithmetic: the dtype that the target computes in where the program's is finer, such as
+            ``"float16"``. The target rounds inputs, weights, constants and all results to it; the
+            program's outputs keep their dtype. None for the program's own dtypes.
     """
 
-    arithmetic: str | None = None
     function_ulps: float = 4.0
     functions: Mapping[str, float] = field(default_factory=dict)
     argument_roundings: float = 1.0
@@ -65,6 +64,7 @@ class Precision:
     fused_requantizations: frozenset[str] = frozenset()
     safety: float = 4.0
     samples: int = 8
+    arithmetic: str | None = None
 
     def ulps(self, function: str) -> float:
         """Allowed error of one elementary function, in ULP."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch.nn import (
@@ -21,7 +22,7 @@ from torch.nn import (
 
 from harness import Case
 from suites.build import Input, nn_case, randn, uniform
-from suites.quant.only import ALL, STATIC, on, spread
+from suites.quant.only import ALL, STATIC, WITHOUT_PER_TENSOR, on, spread
 
 
 def _1d(name: str, layer: Callable[[], Module], x: Input) -> Case:
@@ -49,7 +50,7 @@ def _normalised(relu: bool, groups: int = 1) -> Sequential:
     return Sequential(*layers, ReLU()) if relu else Sequential(*layers)
 
 
-CASES: list[Case] = [
+_CASES: list[Case] = [
     *on(
         ALL,
         _2d("bias", lambda: Conv2d(3, 4, 3), randn(1, 3, 5, 6)),
@@ -106,3 +107,5 @@ CASES: list[Case] = [
         _1d("transposed", lambda: ConvTranspose1d(3, 4, 3), randn(1, 3, 6)),
     ),
 ]  # fmt: skip
+
+CASES: list[Case] = [replace(case, plain_targets=WITHOUT_PER_TENSOR) for case in _CASES]

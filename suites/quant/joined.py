@@ -7,6 +7,7 @@ decodes, computes, and encodes again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ from torch.nn import (
 from harness import Case
 from suites.build import ints, nn_case, op, randn, uniform
 from suites.ops.norm import NormBesideReader
-from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, on
+from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, WITHOUT_PER_TENSOR, on
 
 
 def _island(name: str, between: Callable[[], Module]) -> Case:
@@ -198,7 +199,7 @@ def _classifier() -> Sequential:
     return Sequential(Conv2d(2, 4, 3), ReLU(), MaxPool2d(2), Flatten(), Linear(16, 5))
 
 
-CASES: list[Case] = [
+_CASES: list[Case] = [
     # Shared scales.
     *on(
         WEIGHTLESS,
@@ -281,3 +282,5 @@ CASES: list[Case] = [
                 lambda: _Recurrent(both=True, kind=RNN, nonlinearity="relu"), randn(1, 2, 6)),
     ),
 ]  # fmt: skip
+
+CASES: list[Case] = [replace(case, plain_targets=WITHOUT_PER_TENSOR) for case in _CASES]

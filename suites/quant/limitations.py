@@ -267,6 +267,7 @@ LIMITATIONS: list[Limitation] = [
     Limitation(
         target="tosa:int",
         case="int_model/lstm_cells",
+        since="1.5.0",
         reason="DecomposeLstmPass._decompose_cell reads the size of the state from "
         "`h_prev.meta['val'].shape`. The getitem of an earlier cell, which the pass has replaced, "
         "has the meta of that cell's node: a tuple (docs/findings.md). Workaround: torch.nn.LSTM.",

@@ -17,6 +17,8 @@ STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
 # Cases that are not about weights: int8_per_tensor differs from int8 only in weight scales.
 WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}"
 ALL = f"xnnpack:int8*|{TOSA}"
+# Linear layers and calibration show per-tensor scales in a plain run.
+WITHOUT_PER_TENSOR = f"xnnpack:int8|xnnpack:int8_dynamic|xnnpack:int8+*|{TOSA}*"
 
 
 def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:

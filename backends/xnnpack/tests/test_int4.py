@@ -41,6 +41,7 @@ def _reverse_rows(scale: torch.Tensor) -> torch.Tensor:
     return scale.flip(0)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("edit", [_scale_one_group, _reverse_rows])
 @pytest.mark.parametrize("case", [BIASED, RANDOM], ids=lambda case: case.name)
 @pytest.mark.parametrize("target", TARGETS)

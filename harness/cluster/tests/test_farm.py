@@ -288,6 +288,7 @@ def test_a_worker_with_another_checkout_is_refused_by_name(tmp_path: Path) -> No
     assert {cell.worker for cell in found.cells} == {"local0"}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("options", "words"),
     [

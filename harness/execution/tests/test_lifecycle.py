@@ -193,6 +193,7 @@ def test_ways_to_load_agree(tmp_path: Path, target: str, name: str) -> None:
         assert equal(from_file(target, path)(inputs), expected)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", RUNTIMES)
 def test_two_programs_take_turns(tmp_path: Path, target: str) -> None:
     """Of the same shapes and with other weights, and two of one file."""

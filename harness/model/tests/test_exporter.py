@@ -21,6 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 CASES = {case.name: case for case in exporter.CASES}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "target", "weight"),
     [

@@ -136,7 +136,7 @@ def test_a_disk_without_room_for_the_page_has_no_half_of_it(
     assert result.returncode == 3, said
     assert load(place / "run").is_complete
     names = {path.name for path in (place / "run").iterdir()}
-    assert names <= {RUN_FILE, CELLS_FILE, "logs", "report.md"}, names
+    assert names <= {RUN_FILE, CELLS_FILE, "claims", "logs", "report.md"}, names
 
 
 def test_reports_replace_links_and_follow_none(project: Path) -> None:

@@ -52,6 +52,7 @@ def trace_wrong_weight(
     return seen
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("target", "marked", "factor"),
     [

@@ -80,6 +80,7 @@ class Counted:
         return changed
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("target", "fault"),
     [

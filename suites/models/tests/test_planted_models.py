@@ -45,6 +45,7 @@ def find_weight(case: Case) -> tuple[str, torch.Tensor]:
     return weights[min(math.ceil(len(weights) / 2), len(weights) - 1)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("case", "target"),
     [

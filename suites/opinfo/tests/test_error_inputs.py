@@ -78,6 +78,7 @@ INDEXED: dict[str, tuple[Callable[..., torch.Tensor], Inputs]] = {
 }
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32"])
 @pytest.mark.parametrize("name", INDEXED)
 def test_a_program_refuses_an_index_that_is_out_of_bounds(name: str, target: str) -> None:

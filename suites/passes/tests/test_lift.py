@@ -42,6 +42,7 @@ def _scaling(tester: Tester) -> int:
     )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_nodes_that_remain(case: Case) -> None:
     tester = _lowered(case, LIFTED)

@@ -49,6 +49,7 @@ PATHS: dict[str, Lowering] = {
 TARGETS = ["portable:fp32", "xnnpack:fp32", "mlx:fp32", "metal:fp32", "tosa:fp"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("target", "path"),
     [

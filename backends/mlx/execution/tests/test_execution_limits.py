@@ -147,6 +147,7 @@ def executed(worker: Worker, nodes: Any, operands: Any) -> Outcome:
     return worker(data, {}, 0)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", BAD)
 def test_it_is_refused(worker: Worker, name: str) -> None:
     nodes, operands, problem = BAD[name]

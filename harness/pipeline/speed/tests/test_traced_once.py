@@ -40,6 +40,7 @@ def _installed() -> None:
     speed.install()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_walk_that_is_skipped_changes_nothing(
     target: str, monkeypatch: pytest.MonkeyPatch
