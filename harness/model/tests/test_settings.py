@@ -59,7 +59,7 @@ def lower(target: str) -> Tester:
     return tester.lower().to_executorch().serialize()
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:
     varied = run_cell(NET, target)

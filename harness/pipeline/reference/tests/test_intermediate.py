@@ -111,7 +111,6 @@ def write_input(_: Any, x: torch.Tensor) -> torch.Tensor:
     return result
 
 
-@pytest.mark.one_of(3)
 @dataclass(frozen=True)
 class Fault:
     """A module, a change of its graph, and the cell's error."""
@@ -178,6 +177,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_rewriting_that_changes_the_module_is_red(name: str) -> None:
     fault = FAULTS[name]
