@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reports import jinja
-from reports.support import views
+from reports.support import views, words
 from reports.support.views import Support, SupportTable
 
 
@@ -17,6 +17,8 @@ def render(tables: Sequence[SupportTable], *, title: str, back: str = "") -> str
         title: name of the run.
         back: address of the page to go back to; empty for none.
     """
+    # A run has dozens of targets; those that its suites are about come first.
+    tables = sorted(tables, key=lambda table: -table.called)
     return (
         jinja.environment()
         .get_template("support.html.j2")
@@ -27,12 +29,12 @@ def render(tables: Sequence[SupportTable], *, title: str, back: str = "") -> str
             tables=tables,
             operators=views.list_core(tables),
             kinds=[kind for kind in Support if kind.value],
-            meanings=views.MEANINGS,
+            meanings=words.MEANINGS,
             unclaimed=Support.UNCLAIMED,
-            describe_table=views.describe_table,
-            describe_versions=views.describe_versions,
-            describe_claim=views.describe_claim,
-            describe_row=views.describe_row,
-            describe_gaps=views.describe_gaps,
+            describe_table=words.describe_table,
+            describe_versions=words.describe_versions,
+            describe_claim=words.describe_claim,
+            describe_row=words.describe_row,
+            describe_gaps=words.describe_gaps,
         )
     )

@@ -19,7 +19,7 @@ from harness.record.cell import Cell, Delegation, Status
 from harness.record.program_data import Divergence, OperatorCall, OperatorClaim
 from harness.record.run import Run
 from reports.site.build import write as write_site
-from reports.support import markdown, page, terminal, views
+from reports.support import markdown, page, terminal, views, words
 from reports.support.views import CallSignature, OperatorRow, Support, SupportTable
 from reports.tests.runs import cell, numerics, write
 
@@ -137,20 +137,20 @@ def test_claims_and_cells_that_contradict_each_other_are_listed(table: SupportTa
     assert [row.op for row in table.gaps] == ["aten.sin.default"]
     assert [row.op for row in table.untested] == ["aten.cos.default", "aten.exp.default"]
     assert [row.op for row in table.unclaimed] == ["aten.erf.default", "aten.sqrt.default"]
-    assert views.describe_table(table) == (
+    assert words.describe_table(table) == (
         "8 core ATen operators: 3 yes, 1 fails, 2 no, 2 untested."
     )
 
 
 def test_a_row_in_words(table: SupportTable) -> None:
-    assert views.describe_row(find(table, "abs")) == (
+    assert words.describe_row(find(table, "abs")) == (
         "passed: float16 rank 2 (dynamic, quantized); float32 rank 2, 4 (channels_last)"
         " · never delegated: int32 rank 2"
     )
-    assert views.describe_claim(find(table, "abs").claim) == "float32, quantized"
-    assert views.describe_claim(find(table, "sin").claim) == "yes"
-    assert views.describe_claim(None) == ""
-    assert views.format_ranks([4, 0, 1, 2]) == "0-2, 4"
+    assert words.describe_claim(find(table, "abs").claim) == "float32, quantized"
+    assert words.describe_claim(find(table, "sin").claim) == "yes"
+    assert words.describe_claim(None) == ""
+    assert words.format_ranks([4, 0, 1, 2]) == "0-2, 4"
 
 
 def test_a_gap_has_the_partitioners_reason(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_a_gap_has_the_partitioners_reason(tmp_path: Path) -> None:
     calls = [call("sin", delegated=False), call("log", delegated=False)]
     cells = [lowered("a/a", delegation=Delegation(calls=calls, reasons=reasons))]
     found = build(cells, tmp_path)
-    assert views.describe_row(find(found, "sin")).endswith("· reason: dtype")
-    assert "reason" not in views.describe_row(find(found, "log")), "it is not claimed"
+    assert words.describe_row(find(found, "sin")).endswith("· reason: dtype")
+    assert "reason" not in words.describe_row(find(found, "log")), "it is not claimed"
     cells.append(lowered("a/b", delegation=Delegation(
         calls=calls, reasons={"aten.sin.default": {"rank | 5": 9}})))  # fmt: skip
     assert "reason: rank \\| 5 |" in markdown.render([build(cells, tmp_path / "more")])
@@ -180,7 +180,7 @@ def test_unknown_claims_are_no_gaps(tmp_path: Path) -> None:
     claims = TargetClaims(target="xnnpack:fp32", problem="no <registry>", core=CORE)
     found = build(CELLS, tmp_path, claims)
     assert found.gaps == found.unclaimed == found.untested == []
-    assert views.describe_table(found).endswith("its claims are not known (no <registry>).")
+    assert words.describe_table(found).endswith("its claims are not known (no <registry>).")
     assert "no &lt;registry&gt;" in page.render([found], title="run")
 
 
@@ -207,6 +207,8 @@ def test_the_page_has_a_field_for_each_target_and_details(table: SupportTable) -
     assert "by AbsConfig" in text
     failing = "../index.html#/cell?id=sqrt/a%40xnnpack%3Afp32&amp;run=run%20%3C1%3E"
     assert f'href="{failing}" title="sqrt/a@xnnpack:fp32">xfailed</a>' in text
+    first, last = (text.index(f">{name}</a></th>") for name in ("xnnpack:fp32", "a:fp32"))
+    assert first < last, "the target whose operators cells call comes first"
     assert "href" not in page.render([table], title="run").partition("sqrt/a@")[0][-60:]
     assert "<script" not in text
 
