@@ -18,7 +18,7 @@ LIMITATIONS: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     Limitation(
-        target="null:*|portable:*|xnnpack:*|tosa:fp|mlx:*|coreml:fp*|openvino:*",
+        target="null:*|portable:*|xnnpack:*|tosa:fp|mlx:*|coreml:*|openvino:*",
         case="state/from_one",
         reason="A buffer that the program writes begins as zeros, whatever its initial value in "
         "the module. The emitter omits the values unless InitializedMutableBufferPass "
