@@ -106,11 +106,20 @@ def test_a_red_program_is_a_finding() -> None:
     assert found.program.step_count <= 3
 
 
-def test_a_finding_says_its_known_issue() -> None:
-    steps = ("v0 = torch.ops.aten.mul.Scalar(x0, 0.1)",)
-    program = GeneratedProgram(("torch.randint(-4, 5, (5, 3))",), (), steps, ("v0",))
+@pytest.mark.parametrize(
+    ("given", "steps", "said"),
+    [
+        ("torch.randint(-4, 5, (5, 3))", ("v0 = torch.ops.aten.mul.Scalar(x0, 0.1)",),
+         "convert a Python number to the dtype of the tensor"),
+        ("torch.randn(2, 3) > 0", ("v0 = torch.ops.aten.add.Scalar(x0, 3)",),
+         "convert a Python number to the dtype of the tensor"),
+        ("torch.randn(4, 4)", ("v1 = x0.long()", "v0 = x0 + v1"), "casts"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_its_known_issue(given: str, steps: tuple[str, ...], said: str) -> None:
+    program = GeneratedProgram((given,), (), steps, ("v0",))
     (cause,) = find_known_causes(program, Target.parse("mlx:fp32"), seed=0)
-    assert "convert a Python number to the dtype of the tensor" in cause
+    assert said in cause
 
 
 def test_places_are_ranges() -> None:
