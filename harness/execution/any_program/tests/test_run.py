@@ -86,6 +86,9 @@ def test_an_unknown_delegate_is_named_with_the_known_ones() -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.skipif(
+    registry.backend("openvino").availability().available, reason="OpenVINO is installed here"
+)
 def test_a_delegate_that_the_runtime_cannot_use_is_not_executable() -> None:
     found = find_delegate_runtime("OpenvinoBackend")
     assert found.runtime == "none"
