@@ -53,19 +53,14 @@ class Portable:
 
         Their dtypes are decided in each kernel's C++ code; the registry does not state them.
         """
-        import torch
-
-        from harness.execution.operators import list_native_kernels, op_name
+        from harness.execution.operators import find_operator, list_native_kernels, op_name
 
         # Kernels are of out-variants; their operators take the same arguments otherwise.
         kernels: defaultdict[Any, dict[Any, str]] = defaultdict(dict)
         for name in sorted(list_native_kernels()):
-            packet, _, overload = name.partition(".")
-            namespace, _, base = packet.partition("::")
-            functions = getattr(getattr(torch.ops, namespace), base, None)
-            kernel = getattr(functions, overload or "default", None)
+            kernel = find_operator(name)
             if kernel is not None:
-                kernels[functions][_list_inputs(kernel)] = name
+                kernels[kernel.overloadpacket][_list_inputs(kernel)] = name
         found = {}
         for functions, names in kernels.items():
             for operator in (getattr(functions, each) for each in functions.overloads()):

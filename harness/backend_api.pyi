@@ -26,6 +26,7 @@ from .execution.memory_order import (
 from .execution.operators import (
     find_missing_kernels as find_missing_kernels,
     list_core_operators as list_core_operators,
+    list_operators as list_operators,
     op_name as op_name,
 )
 from .execution.program import (

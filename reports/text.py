@@ -196,3 +196,14 @@ def _nonfinite(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     return ""
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers as ranges: ``3-5, 9``."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from executorch.backends.apple.coreml.partition import coreml_partitioner
 
-from harness.backend_api import OperatorClaim, op_name
-from harness.vendors.torch import _dispatch_get_all_op_names
+from harness.backend_api import OperatorClaim, list_operators, op_name
 
 
 def list_claims() -> dict[str, OperatorClaim]:
@@ -18,20 +16,15 @@ def list_claims() -> dict[str, OperatorClaim]:
     claim = OperatorClaim(source="coremltools")
     return {
         op_name(operator): claim
-        for operator in _list_operators()
-        if support.is_node_supported({}, _make_call(operator))
+        for operator in list_operators("aten")
+        if _is_forward(operator) and support.is_node_supported({}, _make_call(operator))
     }
 
 
-def _list_operators() -> Iterator[Any]:
-    """Yield ATen operators that programs can contain: coremltools refuses to answer for others."""
-    for qualified in sorted(_dispatch_get_all_op_names()):
-        namespace, _, name = qualified.partition("::")
-        base, _, overload = name.partition(".")
-        if namespace == "aten" and "backward" not in base and not base.endswith("_"):
-            operator = getattr(getattr(torch.ops.aten, base, None), overload or "default", None)
-            if operator is not None and not operator._schema.is_mutable:
-                yield operator
+def _is_forward(operator: Any) -> bool:
+    """Whether programs can contain an operator: coremltools refuses to answer for others."""
+    schema = operator._schema
+    return not (schema.is_mutable or "backward" in schema.name or schema.name.endswith("_"))
 
 
 def _make_call(operator: Any) -> torch.fx.Node:

@@ -13,15 +13,13 @@ from executorch.backends.arm.operator_support import (
 )
 from executorch.backends.arm.operator_support.ethos_u55_support import EthosU55NotSupported
 
-from harness.backend_api import OperatorClaim, op_name
+from harness.backend_api import OperatorClaim, Recipe, op_name
 
 
-def list_claims(specification: Any) -> dict[str, OperatorClaim]:
-    """List the operators of the profile's lists and of the registered checks.
-
-    Args:
-        specification: the partitioner's ``tosa_spec``.
-    """
+def list_claims(recipe: Recipe) -> dict[str, OperatorClaim]:
+    """List the operators of the profile's lists and of the registered checks."""
+    (partitioner,) = recipe.partitioners()
+    specification: Any = partitioner.tosa_spec
     integer, floating = specification.support_integer(), specification.support_float()
     named: list[tuple[str, Any]] = []
     if integer:

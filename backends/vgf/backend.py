@@ -76,8 +76,7 @@ class Vgf:
         """Return the operators of the profile's lists and of the registered checks."""
         from backends.tosa.claims import list_claims
 
-        (partitioner,) = recipe.partitioners()
-        return list_claims(partitioner.tosa_spec)
+        return list_claims(recipe)
 
     def describe(self, payload: DelegatePayload) -> Iterable[str]:
         """List the interface and the operators of a payload."""

@@ -173,3 +173,8 @@ class CoverageMap:
             yield
         except (sqlite3.Error, zlib.error) as error:
             raise MapUnreadable(f"{self._path}: {error}") from error
+
+
+def list_lines(arcs: Iterable[Arc]) -> set[int]:
+    """Return the lines of arcs."""
+    return {line for arc in arcs for line in arc if line > 0}

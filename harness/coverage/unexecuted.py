@@ -12,7 +12,7 @@ from typing import Any
 
 import coverage
 
-from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap
+from harness.coverage.coverage_map import MAP_FILE, Arc, CoverageMap, list_lines
 from harness.coverage.summary import (
     SUMMARY_FILE,
     CoverageSummary,
@@ -81,7 +81,7 @@ def summarize(recorded: CoverageMap, cells: Iterable[Cell]) -> CoverageSummary:
         once[name].add(line)
     report = _report(files, arcs[ExecutedBy.CONCLUSIVE])
     lines = {
-        kind: {name: _list_lines(found) for name, found in arcs[kind].items()}
+        kind: {name: list_lines(found) for name, found in arcs[kind].items()}
         for kind in (ExecutedBy.VACUOUS, ExecutedBy.NOT_PASSED)
     }
     found = []
@@ -118,10 +118,6 @@ def _collect_arcs(
             if by_arcs[number] & bit:
                 found[kind][name] |= arcs
     return found, counts
-
-
-def _list_lines(arcs: Iterable[Arc]) -> set[int]:
-    return {line for arc in arcs for line in arc if line > 0}
 
 
 def _report(files: list[VendorFile], executed: Mapping[str, set[Arc]]) -> dict[str, Any]:

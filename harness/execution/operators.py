@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -33,13 +34,11 @@ def list_core_operators() -> dict[str, list[str]]:
 
     by_dim_order = {op_name(aten): op_name(edge) for aten, edge in DimOrderOpsMap.items()}
     found = {}
-    for qualified in sorted(_dispatch_get_all_op_names()):
-        namespace, _, name = qualified.partition("::")
-        base, _, overload = name.partition(".")
-        operator = _find_overload(base, overload) if namespace == "aten" else None
-        if operator is None or torch.Tag.core not in operator.tags or not _makes_tensor(operator):
+    for operator in list_operators("aten"):
+        if torch.Tag.core not in operator.tags or not _makes_tensor(operator):
             continue
-        variants = [_find_overload(f"{base}{suffix}", overload) for suffix in ("_copy", "_")]
+        base, overload = operator._schema.name, operator._schema.overload_name
+        variants = [find_operator(f"{base}{suffix}.{overload}") for suffix in ("_copy", "_")]
         names = [op_name(each) for each in (operator, *variants) if each is not None]
         found[names[0]] = [*names, *filter(None, [by_dim_order.get(names[0])])]
     return found
@@ -50,9 +49,19 @@ def _makes_tensor(operator: OpOverload) -> bool:
     return not schema.is_mutable and any("Tensor" in str(each.type) for each in schema.returns)
 
 
-def _find_overload(base: str, overload: str) -> OpOverload | None:
-    packet = getattr(torch.ops.aten, base, None)
-    found: OpOverload | None = getattr(packet, overload or "default", None)
+def list_operators(namespace: str) -> Iterator[OpOverload]:
+    """Yield the operators of a namespace that are registered with torch, sorted by name."""
+    for name in sorted(_dispatch_get_all_op_names()):
+        if name.startswith(f"{namespace}::") and (found := find_operator(name)) is not None:
+            yield found
+
+
+def find_operator(name: str) -> OpOverload | None:
+    """Return the operator of a name such as ``aten::add.Tensor``; None if torch has none."""
+    packet, _, overload = name.partition(".")
+    namespace, _, base = packet.partition("::")
+    functions = getattr(getattr(torch.ops, namespace), base, None)
+    found: OpOverload | None = getattr(functions, overload or "default", None)
     return found
 
 

@@ -82,7 +82,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
         a target that folds weights rounds the folded ones.
         """
         super().round_given(tree)
-        if self.precision.arithmetic is None:
+        if self._arithmetic is None:
             return tree
         rounded: dict[int, Any] = {}
 
@@ -100,7 +100,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
     def _round_to_arithmetic(self, item: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return a tensor of this dtype as the target's arithmetic has it; itself where it has
         all elements exactly."""
-        narrow = get_compute_dtype(dtype, self.precision.arithmetic)
+        narrow = get_compute_dtype(dtype, self._arithmetic)
         if narrow == dtype:
             return item
         item = item.detach()
@@ -113,7 +113,7 @@ class PerturbedMode(PerturbedSums):  # type: ignore[no-untyped-call]
     def _round_made(self, operator: Operator, args: Args, kwargs: Kwargs, out: Any) -> Any:
         """Return the result of an exact operator as the target has it: a tensor that is made of
         numbers is rounded to the target's arithmetic."""
-        if self.precision.arithmetic is None or operator.is_mutable or self.depth:
+        if self._arithmetic is None or operator.is_mutable or self.depth:
             return out
         if any(map(is_inexact, leaves((args, kwargs)))):
             return out

@@ -54,6 +54,7 @@ class PerturbedSums(Float64Mode):  # type: ignore[no-untyped-call]
         self._exact = exact or RunRecord()
         self.shared = self._exact.sums
         self.precision = precision
+        self._arithmetic = precision.arithmetic
         self.noise = Noise(seed, sample, self._exact.noise_pools)
         self._sample = sample
         self._is_wide = False
@@ -72,7 +73,7 @@ class PerturbedSums(Float64Mode):  # type: ignore[no-untyped-call]
     @property
     def compute_dtype(self) -> torch.dtype:
         """Dtype that the target computes the current operator in."""
-        return get_compute_dtype(self.dtype, self.precision.arithmetic)
+        return get_compute_dtype(self.dtype, self._arithmetic)
 
     @property
     def unit(self) -> float:

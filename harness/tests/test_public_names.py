@@ -42,7 +42,7 @@ AUTHORS = [
     "Setting", "Specimen", "SpecimenKind", "describe", "describe_installed", "describe_unverified",
     "find_calibration_problem", "find_missing_kernels", "has_module", "installed_version",
     "is_conversion", "is_in_module", "is_sped_up", "list_core_operators",
-    "list_native_backends", "make_program_pass",
+    "list_native_backends", "list_operators", "make_program_pass",
     "make_quantizer_setting", "op_name", "past_defects", "plant_fault", "read_memory",
     "report_defect", "require_annotations", "run_native", "torch_dtype", "write_memory",
 ]  # fmt: skip

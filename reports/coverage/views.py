@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -15,6 +15,7 @@ from harness.coverage.summary import (
     compute_totals,
 )
 from harness.errors import UsageError
+from reports import text
 
 AREAS = {
     "exir": "exir and backends/transforms",
@@ -109,24 +110,13 @@ def select_functions(file: FileCoverage) -> list[FunctionCoverage]:
     return [each for each in file.functions if each.missing_lines or each.missing_branches]
 
 
-def format_lines(lines: Sequence[int]) -> str:
-    """Format line numbers as ranges: ``3-5, 9``."""
-    ranges: list[list[int]] = []
-    for line in sorted(lines):
-        if ranges and line == ranges[-1][1] + 1:
-            ranges[-1][1] = line
-        else:
-            ranges.append([line, line])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
-
-
 def describe_function(function: FunctionCoverage) -> str:
     """What is missing of a function, in a line."""
     parts = []
     for kind in ExecutedBy:
         if lines := function.missing.get(kind):
             whole = len(lines) == function.lines
-            parts.append(f"{LABELS[kind]}: {'all lines' if whole else format_lines(lines)}")
+            parts.append(f"{LABELS[kind]}: {'all lines' if whole else text.number_ranges(lines)}")
     reached = {line for lines in function.missing.values() for line in lines}
     # Branches of lines that are not executed are missing for that reason.
     branches = [(a, b) for a, b in function.missing_branches if a not in reached]

@@ -39,23 +39,12 @@ def _describe_dtype(dtype: str, signatures: Iterable[CallSignature]) -> Iterator
     if not dtype:
         yield "no tensor"
         return
-    yield f"{dtype} rank {format_ranks({each.rank for each in found})}"
+    yield f"{dtype} rank {text.number_ranges({each.rank for each in found})}"
     properties = [each.layout for each in found if each.layout != "contiguous"]
     properties += ["dynamic" for each in found if each.dynamic]
     properties += ["quantized" for each in found if each.quantized]
     if properties:
         yield f"({', '.join(sorted(set(properties)))})"
-
-
-def format_ranks(ranks: Iterable[int]) -> str:
-    """Format ranks as ranges: ``0-2, 4``."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def describe_claim(claim: OperatorClaim | None) -> str:

@@ -14,6 +14,19 @@ _CONVERTER = (
 )
 _DEFS = "https://github.com/apple/coremltools/blob/9.0/coremltools/converters/mil/mil/ops/defs/"
 
+
+def _folded(case: str, reason: str, link: str) -> Limitation:
+    """Make the limitation of constants that coremltools folds to wrong numbers, silently."""
+    return Limitation(
+        target="coreml:*",
+        case=case,
+        reason=reason,
+        link=link,
+        stage="compare",
+        outcome=Status.MISMATCH,
+    )
+
+
 LIMITATIONS: list[Limitation] = [
     Limitation(
         target="coreml:fp16",
@@ -60,59 +73,41 @@ LIMITATIONS: list[Limitation] = [
         stage="compare",
         outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="scatter_add/constants|scaled_dot_product_attention/constants_and_mask",
         reason="coremltools computes operations on constants while it converts. value_inference "
         "of scatter_along_axis does not read the mode, and that of scaled_dot_product_attention "
         "does not read a mask of the program's input.",
         link="https://github.com/apple/coremltools/pull/2802",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="argsort/constants_descending|topk/uint8_constants",
         reason="value_inference of argsort and topk sorts the negated constants. The negation of "
         "the least integer and of unsigned integers wraps.",
         link=_DEFS + "iOS15/tensor_operation.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="logsumexp/infinite_constants",
         reason="value_inference of reduce_log_sum_exp subtracts the largest constant, which is NaN "
         "for an infinite one.",
         link=_DEFS + "iOS15/reduction.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="softplus/large_constants_beta",
         reason="value_inference of softplus_parametric is log(1 + exp(x)), which overflows.",
         link=_DEFS + "iOS15/activation.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="trace/constant_infinite_beside",
         reason="value_inference of band_part multiplies constants outside of the band by 0, which "
         "is NaN for infinite ones.",
         link=_DEFS + "iOS15/tensor_operation.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target="coreml:*",
+    _folded(
         case="hardswish/constants_read_twice",
         reason="value_inference of thresholded_relu writes into its constant, which other "
         "operations read. hardswish (ops.py) begins with thresholded_relu.",
         link="https://github.com/apple/coremltools/pull/2795",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
     Limitation(
         target="coreml:*",

@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from harness import Inputs
-from harness.vendors.torch import TreeSpec, _dispatch_get_all_op_names, tree_flatten, tree_unflatten
+from harness.backend_api import list_operators
+from harness.vendors.torch import TreeSpec, tree_flatten, tree_unflatten
 
 DTYPES = ("float32", "bfloat16", "float16", "int32", "int64", "bool")
 """Dtypes of the samples."""
@@ -161,15 +162,11 @@ def entries() -> dict[str, Any]:
 
 def core_operators() -> frozenset[str]:
     """Names of the operators that torch tags as core."""
-    found = set()
-    for qualified in _dispatch_get_all_op_names():
-        namespace, _, name = qualified.partition("::")
-        base, _, overload = name.partition(".")
-        packet = getattr(torch.ops.aten, base, None) if namespace == "aten" else None
-        operator = getattr(packet, overload or "default", None)
-        if operator is not None and torch.Tag.core in operator.tags:
-            found.add(base)
-    return frozenset(found)
+    return frozenset(
+        operator._schema.name.removeprefix("aten::")
+        for operator in list_operators("aten")
+        if torch.Tag.core in operator.tags
+    )
 
 
 def samples(info: Any, dtype: str) -> Generator[Any]:

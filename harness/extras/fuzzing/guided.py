@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from harness.coverage.coverage_map import Arc
+from harness.coverage.coverage_map import Arc, list_lines
 from harness.coverage.recorder import ArcRecorder
 from harness.extras.fuzzing.generate import RULES, StepChoice, build_program
 from harness.extras.fuzzing.generated_program import GeneratedProgram
@@ -64,7 +64,7 @@ class NewCode:
 
     def __init__(self, known: Mapping[str, set[Arc]]) -> None:
         self._known = {name: set(arcs) for name, arcs in known.items()}
-        self._lines = {name: _list_lines(arcs) for name, arcs in known.items()}
+        self._lines = {name: list_lines(arcs) for name, arcs in known.items()}
         self._recorder = ArcRecorder()
 
     def execute(self, run: Callable[[], Problem | None]) -> tuple[Problem | None, Places, bool]:
@@ -85,18 +85,18 @@ class NewCode:
         places = {
             name: lines - self._lines.get(name, set())
             for name, arcs in kept.items()
-            if (lines := _list_lines(arcs)) - self._lines.get(name, set())
+            if (lines := list_lines(arcs)) - self._lines.get(name, set())
         }
         for name, arcs in new.items():
             self._known.setdefault(name, set()).update(arcs)
-            self._lines.setdefault(name, set()).update(_list_lines(arcs))
+            self._lines.setdefault(name, set()).update(list_lines(arcs))
         return problem, places, any(kept.values())
 
     def reaches(self, run: Callable[[], Problem | None], places: Places) -> bool:
         """Whether a run has no problem and executes all these lines."""
         problem, executed = self._record(run)
         return problem is None and all(
-            lines <= _list_lines(executed.get(name, set())) for name, lines in places.items()
+            lines <= list_lines(executed.get(name, set())) for name, lines in places.items()
         )
 
     def _record(
@@ -222,7 +222,3 @@ def vary(
 def _draw_step(source: random.Random) -> StepChoice:
     first, second, third = (source.randint(0, _LARGEST) for _ in range(3))
     return source.randrange(len(RULES)), first, second, third
-
-
-def _list_lines(arcs: set[Arc]) -> set[int]:
-    return {line for arc in arcs for line in arc if line > 0}

@@ -75,15 +75,12 @@ def _search_guided(
     code = NewCode(read_conclusive_arcs(Path(request.recorded)) if request.recorded else {})
 
     def judge(program: GeneratedProgram) -> Problem | None:
-        return CellJudge(targets, known, seed=0)(program)
-
-    def announce(program: GeneratedProgram) -> Problem | None:
         _announce(program, send, search.tried)
-        return judge(program)
+        return CellJudge(targets, known, seed=0)(program)
 
     # Without a recording nearly every program is the first to execute something.
     search = GuidedSearch(
-        announce,
+        judge,
         code,
         request.seed,
         may_draw=request.may_draw,

@@ -18,7 +18,8 @@ from harness.coverage.summary import (
     write_summary,
 )
 from harness.errors import UsageError
-from reports.coverage import page, terminal, views
+from reports import text
+from reports.coverage import page, terminal
 from reports.site.build import write as write_site
 from reports.tests.runs import cell, write
 
@@ -72,8 +73,8 @@ def test_functions_of_files_have_their_lines_and_branches() -> None:
 
 
 def test_lines_are_ranges() -> None:
-    assert views.format_lines([]) == ""
-    assert views.format_lines([9, 1, 2, 3, 7]) == "1-3, 7, 9"
+    assert text.number_ranges([]) == ""
+    assert text.number_ranges([9, 1, 2, 3, 7]) == "1-3, 7, 9"
 
 
 def test_the_page_escapes_and_has_all_files() -> None:

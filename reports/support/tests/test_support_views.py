@@ -18,6 +18,7 @@ from harness.coverage.claims import TargetClaims, read_claims, write_claims
 from harness.record.cell import Cell, Delegation, Status
 from harness.record.program_data import Divergence, OperatorCall, OperatorClaim
 from harness.record.run import Run
+from reports import text
 from reports.site.build import write as write_site
 from reports.support import markdown, page, terminal, views, words
 from reports.support.views import CallSignature, OperatorRow, Support, SupportTable
@@ -150,7 +151,7 @@ def test_a_row_in_words(table: SupportTable) -> None:
     assert words.describe_claim(find(table, "abs").claim) == "float32, quantized"
     assert words.describe_claim(find(table, "sin").claim) == "yes"
     assert words.describe_claim(None) == ""
-    assert words.format_ranks([4, 0, 1, 2]) == "0-2, 4"
+    assert text.number_ranges([4, 0, 1, 2]) == "0-2, 4"
 
 
 def test_a_gap_has_the_partitioners_reason(tmp_path: Path) -> None:

@@ -28,15 +28,18 @@ _EPSILON_OF_INVERSE = (
 )
 
 
-def _mismatch(case: str, reason: str, target: str = _FLOATS) -> Limitation:
+def _mismatch(
+    case: str, reason: str, target: str = _FLOATS, link: str = _OPS, seed: int | None = None
+) -> Limitation:
     """Make the limitation of cases that a conversion of coremltools makes wrong, silently."""
     return Limitation(
         target=target,
         case=case,
         reason=reason,
-        link=_OPS,
+        link=link,
         stage="compare",
         outcome=Status.MISMATCH,
+        seed=seed,
     )
 
 
@@ -273,80 +276,61 @@ COREML: list[Limitation] = [
         error="the program refuses",
     ),
     # Other functions than torch's
-    Limitation(
+    _mismatch(
         target=_FP32,
         case="reciprocal/2d",
         reason=_EPSILON_OF_INVERSE,
         link=_DEFS + "iOS15/elementwise_unary.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FLOATS,
+    _mismatch(
         case="reciprocal/special_values",
         reason=_EPSILON_OF_INVERSE,
         link=_DEFS + "iOS15/elementwise_unary.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
+    _mismatch(
         target=_FP32,
         case="rsqrt/special_values",
         reason="rsqrt (ops.py) makes MIL's rsqrt with its default epsilon, and the model computes "
         "1 / sqrt(x + 1e-12).",
         link=_DEFS + "iOS15/elementwise_unary.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
+    _mismatch(
         target=_FP32,
         case="log/special_values",
         reason="log (ops.py) makes MIL's log with its default epsilon, and the model computes "
         "log(x + 1e-45): the logarithm of 0 is -103.3.",
         link=_DEFS + "iOS15/elementwise_unary.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
-        target=_FLOATS,
+    _mismatch(
         case="_log_softmax/large_logits",
         reason="log_softmax (ops.py) is the logarithm of a softmax, which underflows to 0 where a "
         "logit is 104 or more below the largest; the logarithm of 0 is then -103.3.",
         link="https://github.com/apple/coremltools/issues/2728",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
     _mismatch(
         case="log1p/near_zero|expm1/near_zero|expm1/3d",
         reason="log1p and expm1 (ops.py) are log(x + 1) and exp(x) - 1, which cancel for x near 0.",
     ),
-    Limitation(
+    _mismatch(
         target="coreml:fp16",
         case="celu/alpha",
         reason="celu decomposes to expm1, which is exp(x) - 1 (ops.py) and cancels for x near 0.",
-        link=_OPS,
-        stage="compare",
-        outcome=Status.MISMATCH,
         seed=0,
     ),
-    Limitation(
+    _mismatch(
         target=_FP32,
         case="rms_norm/weight",
         reason="rms_norm (ops.py) divides by the largest absolute value before it adds epsilon, "
         "and multiplies by it afterwards: epsilon is multiplied by its square.",
         link="https://github.com/apple/coremltools/issues/2821",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
-    Limitation(
+    _mismatch(
         target=_FP32,
         case="native_group_norm/groups",
         reason="The pass fuse_elementwise_to_batchnorm turns the product with the weight and the "
         "sum with the bias into a batch_norm of mean 0 and variance 1, whose epsilon of 1e-5 "
         "divides the result by sqrt(1 + 1e-5).",
         link=_PASSES + "optimize_elementwise_binary.py",
-        stage="compare",
-        outcome=Status.MISMATCH,
     ),
     _mismatch(
         target=_FP32,
