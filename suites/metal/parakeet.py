@@ -133,5 +133,5 @@ CASES: list[Case] = on_metal(
          plain_targets=""),
     Case("parakeet/encoder_dynamic", partial(encoder, 1), dynamic_shapes=(_FRAMES,),
          calls=lambda: [(torch.randn(1, frames, MELS),) for frames in (32, 128)],
-         tags=_MODEL | {"dynamic"}),
+         tags=_MODEL | {"dynamic"}, plain_targets=""),
 )  # fmt: skip

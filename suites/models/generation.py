@@ -201,7 +201,7 @@ CASES: list[Case] = [
         "llama/decode",
         lambda: Shipped(llama()),
         plain_step,
-        plain_targets="xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
+        plain_targets="xnnpack:fp32|mlx:fp32",
     ),
     generation_case(
         "llama/decode_positioned", lambda: Positioned(llama()), masked_step, targets=FLOAT

@@ -275,11 +275,15 @@ _CASES: list[Case] = [
     ),
     *on(
         TOSA,
+        nn_case("int_model/rnn_both_ways",
+                lambda: _Recurrent(both=True, kind=RNN, nonlinearity="relu"), randn(1, 2, 6)),
+    ),
+    *on(
+        TOSA,
         nn_case("int_model/gru_both_ways", lambda: _Recurrent(both=True, kind=GRU), randn(1, 2, 6)),
         nn_case("int_model/gru_no_bias", lambda: _Recurrent(kind=GRU, bias=False),
                 randn(1, 2, 6)),
-        nn_case("int_model/rnn_both_ways",
-                lambda: _Recurrent(both=True, kind=RNN, nonlinearity="relu"), randn(1, 2, 6)),
+        tags={"nightly"},
     ),
 ]  # fmt: skip
 
