@@ -53,16 +53,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Turn off xdist's workers."""
-    if config.getoption("cluster", None) is not None and hasattr(config.option, "numprocesses"):
+    if config.getoption("conform_cluster", None) is not None and hasattr(
+        config.option, "numprocesses"
+    ):
         config.option.numprocesses = 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that runs cells on the cluster."""
-    address = config.getoption("cluster")
+    address = config.getoption("conform_cluster")
     if address is None or not config.pluginmanager.has_plugin("conform-hooks"):
         return
-    if config.getoption("keep") != "none":
+    if config.getoption("conform_keep") != "none":
         raise pytest.UsageError("--keep writes files on the workers; omit --keep or --cluster")
     try:
         config.pluginmanager.register(ClusterPlugin(config, address), "conform-cluster")
@@ -82,7 +84,7 @@ class ClusterPlugin:
         with requirements.require_dask():
             from harness.cluster.tls import resolve_address
         self.config = config
-        keys = config.getoption("keys")
+        keys = config.getoption("conform_keys")
         self._address, self._security = resolve_address(
             address, None if keys is None else Path(keys)
         )
@@ -105,8 +107,8 @@ class ClusterPlugin:
             self._session = ClusterSession(
                 connection,
                 read_environment(config.rootpath),
-                mixed=config.getoption("allow_mixed_workers"),
-                wait=config.getoption("cluster_wait"),
+                mixed=config.getoption("conform_allow_mixed_workers"),
+                wait=config.getoption("conform_cluster_wait"),
             )
             for note in self._session.gather():
                 self._print(note.text)
@@ -158,8 +160,8 @@ class ClusterPlugin:
         return UnitSettings(
             asked=get_cell_settings(self.config),
             root=self.config.rootpath,
-            cell_memory=self.config.getoption("cell_memory"),
-            speed=not self.config.getoption("no_speed"),
+            cell_memory=self.config.getoption("conform_cell_memory"),
+            speed=not self.config.getoption("conform_no_speed"),
         )
 
     def _list_work(self, items: dict[str, CellItem]) -> list[WorkItem]:
@@ -170,7 +172,7 @@ class ClusterPlugin:
         units: dict[str, list[CellItem]] = {}
         for item in items.values():
             units.setdefault(durations.get_work_unit(item.nodeid), []).append(item)
-        least = self.config.getoption("cell_memory")
+        least = self.config.getoption("conform_cell_memory")
         return [
             WorkItem(
                 file=str(cells[0].path.relative_to(self.config.rootpath)),
@@ -195,7 +197,7 @@ class ClusterPlugin:
                 self._note_hosts()
             case ClusterCellEnded():
                 item = items[event.cell]
-                cell = _complete_record(event, item.suite, self.config.getoption("seed"))
+                cell = _complete_record(event, item.suite, self.config.getoption("conform_seed"))
                 report = make_report(
                     item.nodeid,
                     item.location,
@@ -222,7 +224,7 @@ class ClusterPlugin:
         try:
             yield
         except ConformError as error:
-            folder = self.config.getoption("run_dir")
+            folder = self.config.getoption("conform_run_dir")
             has_run = (Path(folder) / RUN_FILE).exists()
             hint = f"; complete the run with: conform run --resume {folder}" if has_run else ""
             pytest.exit(f"{error}{hint}", returncode=pytest.ExitCode.INTERNAL_ERROR)

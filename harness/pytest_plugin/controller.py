@@ -78,7 +78,7 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """With xdist, begin the run with the collection of the first worker."""
         if any(map(get_cell_id, ids)) and self.recorder is None:
-            logs = Path(self.config.getoption("run_dir")) / LOGS
+            logs = Path(self.config.getoption("conform_run_dir")) / LOGS
             self._start(ids, read_states(logs, node.gateway.id))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -148,7 +148,9 @@ class Controller:
             for line in self._session_cache.summarize(self.recorder.recorded):
                 terminalreporter.write_line(line)
             return
-        if not self.config.option.collectonly and (since := self.config.option.changed_since):
+        if not self.config.option.collectonly and (
+            since := self.config.option.conform_changed_since
+        ):
             terminalreporter.write_line(
                 f"conform: no selected cell is affected by changes since {since}"
             )
@@ -190,7 +192,9 @@ class Controller:
         info = describe_run(config, self._command, targets, states)
         with end_session_if_unwritable(), ignore_vendor_warnings():
             self.recorder = Recorder(
-                Path(config.getoption("run_dir")), cache.complete_info(info), resumed=cache.run
+                Path(config.getoption("conform_run_dir")),
+                cache.complete_info(info),
+                resumed=cache.run,
             )
             if states is None:
                 names = (target.backend for target in targets)

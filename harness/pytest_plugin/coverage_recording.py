@@ -45,7 +45,7 @@ class CoverageRecording:
         from harness.coverage.coverage_map import MAP_FILE, CoverageMap
         from harness.coverage.recorder import CoverageRecorder
 
-        folder = Path(self._config.getoption("run_dir"))
+        folder = Path(self._config.getoption("conform_run_dir"))
         store = CoverageMap(folder / MAP_FILE, create=True)
         self._config.add_cleanup(store.close)
         return CoverageRecorder(store)
@@ -57,10 +57,10 @@ def prepare_coverage(config: pytest.Config) -> None:
     Raises:
         ConflictingOptions: cells would not run in full, or not here.
     """
-    if not config.getoption("coverage"):
+    if not config.getoption("conform_coverage"):
         return
     for option in ("incremental", "cluster"):
-        if config.getoption(option, None):
+        if config.getoption(f"conform_{option}", None):
             raise ConflictingOptions(f"--coverage records cells that run here; omit --{option}")
-    config.option.trace_time = 0.0  # tracing lowers parts of the program as well
+    config.option.conform_trace_time = 0.0  # tracing lowers parts of the program as well
     config.pluginmanager.register(CoverageRecording(config), "conform-coverage")

@@ -61,7 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect without garbage collection, as collecting mostly imports modules."""
-    with nullcontext() if session.config.getoption("no_speed") else pause_garbage_collector():
+    with (
+        nullcontext() if session.config.getoption("conform_no_speed") else pause_garbage_collector()
+    ):
         return (yield)
 
 
@@ -70,11 +72,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     lowers = any(isinstance(item, CellItem) for item in session.items)
     # Self-tests that lower programs have imported the tester by now.
     lowers = lowers or "harness.pipeline.tester" in sys.modules
-    if lowers and not session.config.option.collectonly and not session.config.option.no_speed:
+    if (
+        lowers
+        and not session.config.option.collectonly
+        and not session.config.option.conform_no_speed
+    ):
         from harness.pipeline import speed
 
         with ignore_vendor_warnings():
-            speed.install(complete=session.config.option.coverage)
+            speed.install(complete=session.config.option.conform_coverage)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -88,7 +94,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Use one worker per core, if there is ``--cell-memory`` for each."""
-    each = GIB * config.getoption("cell_memory")
+    each = GIB * config.getoption("conform_cell_memory")
     return max(1, min(available_cores(), int(available_memory() / each)))
 
 

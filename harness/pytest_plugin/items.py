@@ -72,15 +72,15 @@ def get_cell_settings(config: pytest.Config) -> CellRequest:
     """Return the settings of a session for each of its cells."""
     option, selected = config.getoption, config.stash[SELECTED]
     return CellRequest(
-        seed=option("seed"),
+        seed=option("conform_seed"),
         selected=None if selected is None else [str(target) for target in selected],
         demanding=sorted(str(target) for target in config.stash[REQUIRED_DELEGATION]),
-        compare_runtimes=option("compare_runtimes"),
-        lower_only=option("lower_only"),
-        keep=option("keep"),
-        run_dir=option("run_dir"),
-        cell_timeout=option("cell_timeout"),
-        trace_time=option("trace_time"),
+        compare_runtimes=option("conform_compare_runtimes"),
+        lower_only=option("conform_lower_only"),
+        keep=option("conform_keep"),
+        run_dir=option("conform_run_dir"),
+        cell_timeout=option("conform_cell_timeout"),
+        trace_time=option("conform_trace_time"),
     )
 
 
@@ -130,7 +130,7 @@ class CellItem(pytest.Item):
     @property
     def memory(self) -> int:
         """Memory limit of the cell above its worker's baseline, in bytes."""
-        most: float = max(self.config.getoption("cell_memory"), self.case.memory)
+        most: float = max(self.config.getoption("conform_cell_memory"), self.case.memory)
         return round(GIB * most)
 
     def runtest(self) -> None:
@@ -163,7 +163,7 @@ class CellItem(pytest.Item):
         if self._is_lowered:
             from harness.coverage.vendor_claims import record_claims
 
-            record_claims(Path(self.config.getoption("run_dir")), self.target)
+            record_claims(Path(self.config.getoption("conform_run_dir")), self.target)
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> str:
         """Text of a red cell in pytest's output."""

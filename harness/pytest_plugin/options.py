@@ -48,8 +48,16 @@ class SessionOption:
 
     @property
     def attribute(self) -> str:
-        """Name of the parsed value, such as ``run_dir``."""
+        """Name of the value in ``conform run``, such as ``run_dir``."""
         return self.name.lstrip("-").replace("-", "_")
+
+    @property
+    def destination(self) -> str:
+        """Name of the value in pytest's configuration, such as ``conform_run_dir``.
+
+        Other plugins name their values as well, some of them ``seed`` or ``progress``.
+        """
+        return f"conform_{self.attribute}"
 
 
 OPTIONS = (
@@ -201,7 +209,7 @@ def add_to_parser(group: Any, options: Sequence[SessionOption]) -> None:
         options: the options.
     """
     for option in options:
-        arguments: dict[str, Any] = {"dest": option.attribute}
+        arguments: dict[str, Any] = {"dest": option.destination}
         if option.kind == "flag":
             arguments["action"] = "store_true"
         else:

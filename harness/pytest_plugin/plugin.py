@@ -84,7 +84,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     """
     if hooks.list_suite_folders(config):
         config.pluginmanager.register(hooks, "conform-hooks")
-        is_fork_disabled = config.getoption("fresh_workers") or config.getoption("no_speed")
+        is_fork_disabled = config.getoption("conform_fresh_workers") or config.getoption(
+            "conform_no_speed"
+        )
         if config.getoption("numprocesses", 0) and not is_fork_disabled:
             config.pluginmanager.register(ForkedWorkers(), "conform-forked-workers")
 
@@ -124,7 +126,7 @@ def _prepare_targets(config: pytest.Config) -> None:
 def _configure_worker(config: pytest.Config) -> None:
     """Take the settings of the controller, and register the plugins of an xdist worker."""
     received = config.workerinput  # type: ignore[attr-defined]
-    config.option.run_dir = received[FOLDER_INPUT]
+    config.option.conform_run_dir = received[FOLDER_INPUT]
     config.stash[AVAILABLE_MEMORY] = received[MEMORY_INPUT]
     if received[FILES_INPUT] is not None:
         restrict_collection(config, received[FILES_INPUT])
@@ -134,8 +136,8 @@ def _configure_worker(config: pytest.Config) -> None:
 def _configure_controller(config: pytest.Config, session_cache: SessionCache) -> None:
     """Choose the run folder, and register the plugins of the process that writes records."""
     _load_in_workers(config)
-    if not config.getoption("run_dir"):
-        config.option.run_dir = str(name_new_folder(config.rootpath / "runs"))
+    if not config.getoption("conform_run_dir"):
+        config.option.conform_run_dir = str(name_new_folder(config.rootpath / "runs"))
     config.stash[AVAILABLE_MEMORY] = available_memory()
     if getattr(config.option, "maxworkerrestart", "") is None:
         config.option.maxworkerrestart = str(_WORKER_RESTARTS)
@@ -145,7 +147,7 @@ def _configure_controller(config: pytest.Config, session_cache: SessionCache) ->
     register(WorkerSetup(config), "conform-worker-setup")
     register(ReusedCellReporter(), "conform-reused")
     register(DurationRecorder(config), "conform-durations")
-    if (mode := config.getoption("progress")) != "dots":
+    if (mode := config.getoption("conform_progress")) != "dots":
         register(Progress(config, live=mode == "live"), "conform-progress")
     skip_cached_collection(config, session_cache)
 
@@ -170,12 +172,12 @@ def _load_in_workers(config: pytest.Config) -> None:
 
 def _create_session_cache(config: pytest.Config) -> SessionCache:
     """Create the session cache, and check that the run folder can be written."""
-    folder, resumed = config.getoption("run_dir"), config.getoption("resume")
+    folder, resumed = config.getoption("conform_run_dir"), config.getoption("conform_resume")
     if resumed and folder and Path(folder).resolve() != Path(resumed).resolve():
         raise ConflictingOptions("--resume writes to the folder of its run; leave out --run-dir")
     if folder and not resumed:
         check_writable(Path(folder))
-    config.option.run_dir = resumed or folder
+    config.option.conform_run_dir = resumed or folder
     return SessionCache(config)
 
 
@@ -184,7 +186,7 @@ def _register_changed_selection(config: pytest.Config) -> None:
         named = config.workerinput[CHANGED_INPUT]
         changed = None if named is None else [Path(name) for name in named]
     else:
-        revision = config.getoption("changed_since")
+        revision = config.getoption("conform_changed_since")
         changed = list_changed_files(config.rootpath, revision) if revision else None
     if changed is not None:
         sources = Sources(hooks.list_suite_folders(config), config.rootpath)
@@ -193,10 +195,10 @@ def _register_changed_selection(config: pytest.Config) -> None:
 
 
 def _check_options(config: pytest.Config) -> None:
-    seed = config.getoption("seed")
+    seed = config.getoption("conform_seed")
     if seed not in INTEGERS:
         raise UsageError(f"--seed of {seed.bit_length()} bits does not fit 64 bits with a sign")
-    if config.getoption("lower_only") and config.getoption("compare_runtimes"):
+    if config.getoption("conform_lower_only") and config.getoption("conform_compare_runtimes"):
         raise ConflictingOptions("--lower-only executes nothing; leave out --compare-runtimes")
     if config.getini("conform_untelling"):
         note = "the ini option conform_untelling is deprecated; rename it to conform_vacuous"
@@ -204,7 +206,7 @@ def _check_options(config: pytest.Config) -> None:
     if (policy := get_vacuous_policy(config)) not in ("warn", "error"):
         raise UsageError(f"conform_vacuous is {policy!r}; use warn or error")
     speed.read_excluded_parts()  # raises on unknown names
-    if config.getoption("compare_runtimes"):
+    if config.getoption("conform_compare_runtimes"):
         selected = config.stash[SELECTED]
         registry.require_two_runtimes(registry.default_targets() if selected is None else selected)
 

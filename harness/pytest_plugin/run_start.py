@@ -35,15 +35,15 @@ def describe_run(
     plain = registry.default_targets() if selected is None else selected
     return RunInfo(
         started=format_now(),
-        seed=option("seed"),
+        seed=option("conform_seed"),
         command=list(command),
         targets=[str(target) for target in dict.fromkeys([*plain, *targets])],
         selection=" and ".join(
             f"({text})" for text in (option("keyword"), option("markexpr")) if text
         ),
         environment=read_environment(config.rootpath),
-        lower_only=option("lower_only"),
-        speed=not option("no_speed"),
+        lower_only=option("conform_lower_only"),
+        speed=not option("conform_no_speed"),
         slow_parts={} if states is None else states.slow_parts,
         missing_names={} if states is None else states.missing_names,
         hosts=config.stash.get(HOSTS, {}),

@@ -23,7 +23,10 @@ class WorkerSetup:
     def pytest_report_header(self) -> str | None:
         """Tell the user if workers will wait for memory."""
         workers = len(getattr(self.config.option, "tx", None) or ())
-        each, room = self.config.getoption("cell_memory"), self.config.stash[AVAILABLE_MEMORY] / GIB
+        each, room = (
+            self.config.getoption("conform_cell_memory"),
+            self.config.stash[AVAILABLE_MEMORY] / GIB,
+        )
         if workers < 2 or workers * each <= room:
             return None
         return (
@@ -51,7 +54,7 @@ class WorkerSetup:
         stash = self.config.stash
         cached, only = stash.get(CACHED_COLLECTION, None), stash.get(CHANGED, None)
         node.workerinput[MEMORY_INPUT] = stash[AVAILABLE_MEMORY]
-        node.workerinput[FOLDER_INPUT] = self.config.getoption("run_dir")
+        node.workerinput[FOLDER_INPUT] = self.config.getoption("conform_run_dir")
         node.workerinput[FILES_INPUT] = None if cached is None else cached.files
         node.workerinput[CHANGED_INPUT] = None if only is None else sorted(map(str, only.files))
 

@@ -42,7 +42,7 @@ class WorkerWatch:
         self._deaths = 0
         self._idle_deaths = 0
         self._recorded_at_death = -1
-        self._logs = Path(config.getoption("run_dir")) / LOGS
+        self._logs = Path(config.getoption("conform_run_dir")) / LOGS
         self._memory = MemoryMonitor(self._logs)
 
     @pytest.hookimpl(optionalhook=True)
@@ -101,14 +101,14 @@ class WorkerWatch:
             worker: name of the worker.
         """
         suite = load_suite(self.config.rootpath / nodeid.partition("::")[0])
-        seed = self.config.getoption("seed")
+        seed = self.config.getoption("conform_seed")
         observed = self._memory.pop_observation(name)
         cell, is_judged = build_crash_record(self._logs, name, worker, seed, observed)
         if not is_judged:
             judge_crashed_cell(cell, suite)
-        left = Path(self.config.getoption("run_dir")) / saved_folder(cell.id)
+        left = Path(self.config.getoption("conform_run_dir")) / saved_folder(cell.id)
         if left.is_dir():
-            if cell.status.is_red or self.config.getoption("keep") == "all":
+            if cell.status.is_red or self.config.getoption("conform_keep") == "all":
                 cell.saved_to = saved_folder(cell.id)
             else:
                 shutil.rmtree(left, ignore_errors=True)

@@ -166,7 +166,7 @@ class SessionCache:
             if _counts_cells(claim)
             else ""
         )
-        run = Path(self.config.getoption("run_dir")).resolve().name
+        run = Path(self.config.getoption("conform_run_dir")).resolve().name
         key = self._keys.cell_key(nodeid)
         host = "" if there is None else there.host
         self.store.put(
@@ -192,7 +192,7 @@ class SessionCache:
             parts.append(f"{taken:,} cells were reused from {self.store.place}")
         if parts:
             yield f"conform: {', '.join(parts)}, {recorded - before - taken:,} ran"
-        if self.store is None and self.config.getoption("incremental"):
+        if self.store is None and self.config.getoption("conform_incremental"):
             yield "conform: all cells ran, because --keep all needs files that only a run writes"
         if self._problem:
             yield f"conform: {self._problem}"
@@ -235,9 +235,9 @@ def get_conditions(config: pytest.Config) -> Conditions:
         demanding=frozenset(of_cells.demanding),
         compare_runtimes=of_cells.compare_runtimes,
         lower_only=of_cells.lower_only,
-        speed=not config.getoption("no_speed"),
+        speed=not config.getoption("conform_no_speed"),
         cell_timeout=of_cells.cell_timeout,
-        cell_memory=config.getoption("cell_memory"),
+        cell_memory=config.getoption("conform_cell_memory"),
         trace_time=of_cells.trace_time,
     )
 
@@ -248,21 +248,25 @@ def _counts_cells(claim: str) -> bool:
 
 
 def _open_store(config: pytest.Config) -> ResultStore | None:
-    place = config.getoption("result_cache")
-    if not config.getoption("incremental"):
+    place = config.getoption("conform_result_cache")
+    if not config.getoption("conform_incremental"):
         if place:
             raise UsageError("--result-cache has no effect without --incremental; give both")
         return None
     # Files of --keep are written while a cell runs.
-    return None if config.getoption("keep") == "all" else ResultStore(place or find_default_place())
+    return (
+        None
+        if config.getoption("conform_keep") == "all"
+        else ResultStore(place or find_default_place())
+    )
 
 
 def _load_resumed_run(config: pytest.Config, inputs: Callable[[], Mapping[str, str]]) -> Run | None:
-    folder = config.getoption("resume")
+    folder = config.getoption("conform_resume")
     if not folder:
         return None
     run = load_stopped_run(Path(folder))
-    if run.info.seed != config.getoption("seed"):
+    if run.info.seed != config.getoption("conform_seed"):
         raise UsageError(f"cannot resume {folder}: its seed is {run.info.seed}")
     check_unchanged(run, read_environment(config.rootpath), inputs())
     return run

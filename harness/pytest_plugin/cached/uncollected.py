@@ -28,8 +28,8 @@ _IRRELEVANT = ("--run-dir", "--result-cache", "--results", "--progress", "-n", "
           "--maxprocesses")  # fmt: skip
 # Options that select by the results of earlier sessions, or that need real items.
 _INCOMPATIBLE = (
-    "lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "changed_since", "pyargs",
-    "setupplan", "setuponly", "setupshow",
+    "lf", "failedfirst", "newfirst", "stepwise", "collectonly", "usepdb", "pyargs",
+    "conform_changed_since", "setupplan", "setuponly", "setupshow",
 )  # fmt: skip
 
 # Key of the collection of this session.
@@ -121,7 +121,7 @@ def skip_cached_collection(config: pytest.Config, session_cache: SessionCache) -
     cached = CachedCollection(collection, reused)
     # Restricting needs whole files; a cluster runs the items collected in this process.
     named = any("::" in str(name) for name in config.args)
-    if cached.files and (not reused or named or config.getoption("cluster", None)):
+    if cached.files and (not reused or named or config.getoption("conform_cluster", None)):
         return
     config.stash[REUSED], config.stash[ALL_TESTS] = reused, collection.nodeids
     config.stash[CACHED_COLLECTION] = cached

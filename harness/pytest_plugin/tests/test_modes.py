@@ -44,6 +44,28 @@ def away(project: Path, *, can_lower: bool) -> dict[str, str]:
     return {"PYTHONPATH": f"{ROOT}:{site}"}
 
 
+SEEDED = """
+NAMES = ("seed", "progress", "keep", "coverage", "cluster")
+
+def pytest_addoption(parser):
+    for name in NAMES:
+        parser.addoption(f"--other-{name}", dest=name, default="theirs")
+
+def pytest_sessionfinish(session):
+    assert {session.config.getoption(name) for name in NAMES} == {"theirs"}
+    print("other options are theirs")
+"""
+
+
+def test_values_of_another_plugins_options_stay_its_own(project: Path) -> None:
+    (project / "seeded.py").write_text(SEEDED)
+    result = run(project, "-s", "-p", "seeded", "-n", "1", "--seed", "3", env={
+        "PYTHONPATH": f"{ROOT}:{project}"})  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "other options are theirs" in result.stdout
+    assert load(project / "run").info.seed == 3
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_run_that_lowers_only_is_what_was_asked_for(project: Path, workers: str) -> None:
     result = run(project, "-n", workers, "--lower-only", reports=True)

@@ -67,7 +67,7 @@ class Watchdog:
         """Shut down quickly: if all tests were cells, freeze objects, as pytest runs five garbage
         collections to find warnings of destructors."""
         only_cells = session.items and all(isinstance(item, CellItem) for item in session.items)
-        if only_cells and not session.config.getoption("no_speed"):
+        if only_cells and not session.config.getoption("conform_no_speed"):
             gc.freeze()
         if self.stack is not None:
             atexit.register(exit_worker)
@@ -81,7 +81,7 @@ class Watchdog:
         if self.stack.seekable():
             self.stack.seek(0)
             self.stack.truncate()
-        timeout: float = self.config.getoption("cell_timeout")
+        timeout: float = self.config.getoption("conform_cell_timeout")
         with self._admitted(item):
             faulthandler.dump_traceback_later(timeout, exit=True, file=self.stack)
             try:
@@ -106,7 +106,7 @@ class Watchdog:
             return None  # see _stack_file
 
     def _folder(self) -> Path:
-        folder = Path(self.config.getoption("run_dir")) / LOGS
+        folder = Path(self.config.getoption("conform_run_dir")) / LOGS
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -141,7 +141,7 @@ def load_backends(cells: Sequence[CellItem]) -> VendorStates:
     from harness import vendors
     from harness.pipeline import speed
 
-    quick = not cells or not cells[0].config.option.no_speed
+    quick = not cells or not cells[0].config.option.conform_no_speed
     with ignore_vendor_warnings(), pause_garbage_collector() if quick else nullcontext():
         selected = cells[0].config.stash[SELECTED] if cells else []
         states = registry.find_backend_states((item.target.backend for item in cells), selected)

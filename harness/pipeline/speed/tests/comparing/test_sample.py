@@ -12,8 +12,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
-
 from harness.pipeline import speed
 from harness.pytest_plugin.tests.sessions import ROOT, ended, environment
 from harness.record.revision import read_revision
