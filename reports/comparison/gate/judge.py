@@ -109,11 +109,14 @@ def judge(
         run: the run to judge.
         policy: the rules.
         today: the date for the expiry of waivers; by default the current one, in UTC.
-        subset: declares that the run selects fewer cells than the baseline, and requires at
-            least this many conclusive cells; overrides the policy's ``subset_min_cells``.
+        subset: declares that the runs have selected cells, and requires at least this many
+            conclusive cells; overrides the policy's numbers of cells and its required targets.
     """
     today = today or datetime.datetime.now(datetime.UTC).date()
-    subset = policy.subset_min_cells if subset is None else subset
+    if subset is None:
+        subset = policy.subset_min_cells
+    else:
+        policy = policy.without_counts()
     old, new = (
         _select_cells(take_snapshot(baseline), policy),
         _select_cells(take_snapshot(run), policy),

@@ -162,7 +162,8 @@ def _numbers(new: RunSnapshot, policy: Policy, subset: int | None) -> list[str]:
     lines = []
     if new.cells and not any(cell.outcome.is_pass for cell in new.cells.values()):
         lines.append("no judged cell passed")
-    lines += _without_signal(new)
+    if subset is None:
+        lines += _without_signal(new)
     for wanted, who in ((policy.min_cells, "the policy"), (subset or 0, "the declared subset")):
         if total < wanted:
             lines.append(f"{text.count(total, 'conclusive cell')}, but {who} requires {wanted:,}")

@@ -168,6 +168,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if not self.red and not any(item.red for item in self.target):
             raise UsageError("no kind of change is red, so the gate cannot fail; list kinds in red")
 
+    def without_counts(self) -> Policy:
+        """Make a policy for selected cells: without numbers of cells and required targets."""
+        return msgspec.structs.replace(
+            self,
+            min_cells=0,
+            required_targets=[],
+            target=[msgspec.structs.replace(item, min_cells=0) for item in self.target],
+        )
+
     def find_target_policy(self, target: str) -> TargetPolicy | None:
         """Find the first entry that matches a target."""
         return next((item for item in self.target if matches_any_glob(item.match, target)), None)

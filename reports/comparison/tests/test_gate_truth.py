@@ -342,6 +342,24 @@ def test_the_option_declares_a_subset() -> None:
     assert judge(old, new, parse(""), today=TODAY, subset=4).exit_code == UNJUDGED
 
 
+def test_numbers_of_whole_runs_do_not_judge_a_declared_subset() -> None:
+    numbers = """
+min_cells = 5000
+required_targets = ["elsewhere:fp32"]
+[[target]]
+match = "*"
+min_cells = 400
+"""
+    old, new = side({SUBJECT: "passed"}), side({SUBJECT: "failed"})
+    whole = judge(old, old, parse(numbers), today=TODAY)
+    assert whole.exit_code == UNJUDGED
+    assert len(whole.obstacles) >= 3
+    assert judge(old, old, parse(numbers), today=TODAY, subset=1).exit_code == GREEN
+    assert judge(old, new, parse(numbers), today=TODAY, subset=1).exit_code == RED
+    policy = parse("subset_min_cells = 1\n" + numbers)
+    assert judge(old, old, policy, today=TODAY).exit_code == UNJUDGED
+
+
 def test_an_expired_waiver_excuses_nothing() -> None:
     policy = parse(_waiver("newly-crashed", "2026-06-14"))
     judged = judge(side({SUBJECT: "passed"}), side({SUBJECT: "crashed"}), policy, today=TODAY)
