@@ -13,9 +13,10 @@ from reports.summary import RunSummary, Totals
 
 
 class VerdictKind(enum.Enum):
-    """The verdict in one word. Only ``PASSED`` is good."""
+    """The verdict in one word. ``PASSED`` and ``DEGRADED`` are good."""
 
     PASSED = "passed"
+    DEGRADED = "passed, degraded"
     FAILED = "failed"
     INCOMPLETE = "incomplete"
     LOWERED = "lowered only, not executed"
@@ -46,7 +47,8 @@ class RunVerdict:
 
         In this order: a run with red cells has failed; a run that did not end or lacks records is
         incomplete; a run with a non-zero exit status has failed; a run with ``--lower-only`` was
-        lowered only; a run without a passed cell is not a pass.
+        lowered only; a run without a passed cell is not a pass; one whose passes are all degraded
+        is no plain pass.
         """
         found = RunSummary.from_run(run)
         kind, why = _kind(found)
@@ -56,7 +58,7 @@ class RunVerdict:
     @property
     def is_good(self) -> bool:
         """Whether nothing is red, nothing is missing and something passed."""
-        return self.kind is VerdictKind.PASSED
+        return self.kind in (VerdictKind.PASSED, VerdictKind.DEGRADED)
 
     @property
     def tone(self) -> str:
@@ -92,6 +94,8 @@ def _kind(found: RunSummary) -> tuple[VerdictKind, str]:
         return VerdictKind.LOWERED, "No red cell; lowered only, not executed, as requested"
     if not total.passed:
         return VerdictKind.HOLLOW, "No cell is red, and no cell passed"
+    if total.counts[CellOutcome.DEGRADED] == total.passed:
+        return VerdictKind.DEGRADED, "No red cell, but every pass is far from its float model"
     return VerdictKind.PASSED, "No red cell"
 
 

@@ -95,6 +95,16 @@ def test_it_is_counted_and_shown(tmp_path: Path) -> None:
     assert tables.totals(run)["passed_degraded"].tolist() == [0, 1]
 
 
+def test_a_run_of_degraded_passes_is_no_plain_pass(tmp_path: Path) -> None:
+    judged = RunVerdict.from_run(write(tmp_path / "r", [quantized(quality=FAR)]))
+    assert (judged.kind, judged.tone, judged.mark) == (VerdictKind.DEGRADED, "warn", "!")
+    assert judged.is_good
+    assert judged.headline == "PASSED, DEGRADED"
+    assert "every pass is far from its float model; 1 of 1 cell passed (1 degraded)" in (
+        judged.sentence
+    )
+
+
 def test_a_search_that_fails_says_so() -> None:
     short = msgspec.structs.replace(FAR, keep_float=["a", "b"], reached_db=9.0, wanted_db=20.0)
     text = facts.quality_search(quantized(quality=short))
