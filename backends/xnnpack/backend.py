@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backends.xnnpack import weights
+from backends.xnnpack.border import find_border_problem
 from backends.xnnpack.precision import BFLOAT16, DYNAMIC, FLOAT16, FLOAT32, INT4, STATIC
 from backends.xnnpack.quantization import keep_float, make_quantizer, store_biases
 from backends.xnnpack.settings import SETTINGS
@@ -127,6 +128,7 @@ def _make_static_recipe(name: str, *, per_channel: bool) -> Recipe:
         explain=explain,
         keep_float=keep_float,
         store_constants=store_biases,
+        verify=find_border_problem,
         script=_make_quantizing_script(f"is_per_channel={per_channel}, is_dynamic=False"),
     )
 
@@ -166,13 +168,19 @@ class Xnnpack:
     }
     recipes = {
         "fp32": Recipe(
-            "fp32", FLOAT32, partitioners=make_partitioners, explain=explain, script=SCRIPT
+            "fp32",
+            FLOAT32,
+            partitioners=make_partitioners,
+            verify=find_border_problem,
+            explain=explain,
+            script=SCRIPT,
         ),
         "fp16": Recipe(
             "fp16",
             FLOAT16,
             dtype="float16",
             partitioners=make_partitioners,
+            verify=find_border_problem,
             explain=explain,
             script=SCRIPT,
         ),
@@ -182,6 +190,7 @@ class Xnnpack:
             dtype="bfloat16",
             partitioners=make_bfloat16_partitioners,
             unsupported=_find_missing_option,
+            verify=find_border_problem,
             explain=explain,
             script=replace(SCRIPT, partitioners="[XnnpackPartitioner(enable_bf16=True)]"),
         ),
@@ -192,6 +201,7 @@ class Xnnpack:
             DYNAMIC,
             quantizer=functools.partial(make_quantizer, per_channel=True, dynamic=True),
             partitioners=make_dynamic_partitioners,
+            verify=find_border_problem,
             explain=explain,
             keep_float=keep_float,
             script=_make_dynamic_script(),

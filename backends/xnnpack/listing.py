@@ -42,6 +42,24 @@ def list_nodes(payload: DelegatePayload) -> Iterator[str]:
     yield from _list_graph(_decode_graph(graph), payload.named_data)
 
 
+def read_border_dtypes(data: bytes) -> tuple[list[str], list[str]]:
+    """Return the dtypes of a payload's inputs and outputs as XNNPACK names them, such as ``fp32``.
+
+    Raises:
+        ProgramError: as :func:`list_nodes`.
+    """
+    graph = _decode_graph(_split_payload(data)[0])
+    try:
+        values = dict(map(_read_value, graph.get("xvalues", ())))
+        inputs, outputs = (
+            [values[number][0].partition("[")[0] for number in graph.get(f"{role}_ids", ())]
+            for role in ("input", "output")
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ProgramError(f"the graph is inconsistent: {describe(error, 200)}") from error
+    return inputs, outputs
+
+
 def read_constants(data: bytes) -> memoryview:
     """Return the bytes of the constants that a payload stores beside its graph.
 

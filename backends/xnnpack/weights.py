@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from backends.xnnpack.border import find_border_problem
+
 if TYPE_CHECKING:
     import torch
 
@@ -54,9 +56,12 @@ class XnnpackWeightFormat:
         return f"nothing to quantize: {self.name} takes weights of linear layers{columns}"
 
     def verify(self, lowered: Lowered) -> str | None:
-        """Return a problem if a layer with a quantized weight is no delegated 4-bit product."""
+        """Return a problem of the delegates' border, or if a layer with a quantized weight is no
+        delegated 4-bit product."""
         from backends.xnnpack.listing import list_nodes
 
+        if (problem := find_border_problem(lowered)) is not None:
+            return problem
         expected = _count_quantized_layers(lowered)
         lines = [line for payload in lowered.program.delegates for line in list_nodes(payload)]
         found = sum("FullyConnected" in line and "qbint4[" in line for line in lines)

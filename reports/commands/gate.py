@@ -29,8 +29,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--subset",
     type=click.IntRange(1),
     metavar="N",
-    help="Judge selected cells: at least N must be conclusive. Numbers of cells and targets that the "
-    "policy requires do not apply.",
+    help="Judge selected cells, of which at least N must be conclusive: numbers of cells and "
+    "targets that the policy requires do not apply.",
 )
 @click.option("--markdown", type=_FILE, help="Write Markdown for a comment on a pull request.")
 @click.option("--sarif", type=_FILE, help="Write SARIF 2.1.0 for code scanning.")

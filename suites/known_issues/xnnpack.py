@@ -31,6 +31,8 @@ XNNPACK: list[KnownIssue] = [
           error="returned|failed with error 0x10", arguments="channels-last"),
     issue(_INT8, "int_add/number_that_is_a_sum", target="xnnpack:int*",
           frame="channels_last_tagged_reshape"),
+    issue(_INT8, "half_int8/convolution", target="xnnpack:int*", op="*", stage="lower",
+          error="of a delegate is fp32 .* and float16 in the program"),
     finding(
         "XNNPACK cannot lower a clamp whose bound is a bool",
         "`max=1.0`",

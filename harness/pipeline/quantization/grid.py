@@ -141,7 +141,7 @@ def choose_grid(observer: Any, values: torch.Tensor) -> Grid | None:
     """Return the grid that a quantizer with dynamic scales chooses for a tensor.
 
     The grid just covers the tensor's values and zero, as ``choose_qparams`` and
-    ``choose_qparams_symmetric`` of PT2E choose it.
+    ``choose_qparams_symmetric`` of PT2E choose it: the scale is computed in the tensor's dtype.
 
     Returns:
         None where the scale is not chosen at run time.
@@ -151,13 +151,12 @@ def choose_grid(observer: Any, values: torch.Tensor) -> Grid | None:
     low, high = int(observer.quant_min), int(observer.quant_max)
     is_symmetric = "symmetric" in str(getattr(observer, "qscheme", ""))
     eps = float(torch.as_tensor(getattr(observer, "eps", torch.finfo(torch.float32).eps)))
-    zero = torch.zeros(1)
-    least, most = torch.cat([values.float().flatten(), zero]).aminmax()
+    least, most = torch.cat([values.flatten(), values.new_zeros(1)]).aminmax()
     if is_symmetric:
         scale = torch.maximum(-least, most) / (float(high - low) / 2)
     else:
         scale = (most - least) / float(high - low)
-    scale = scale.clamp(min=eps).reshape(1)
+    scale, least = scale.float().clamp(min=eps).reshape(1), least.float()
     middle = torch.zeros(1, dtype=torch.int64)
     zero_point = middle if is_symmetric else (low - torch.round(least / scale)).clamp(low, high)
     return Grid(scale, zero_point.long(), low, high, is_symmetric=is_symmetric)
