@@ -93,6 +93,9 @@ _LAYERS = [
 ]  # fmt: skip
 _POOLS = [
     nn_case("cortex_m/avg_pool2d", lambda: AvgPool2d(2, 2), randn(1, 3, 6, 8)),
+    nn_case(
+        "cortex_m/avg_pool2d_ceil_mode", lambda: AvgPool2d(3, 2, ceil_mode=True), randn(1, 3, 6, 8)
+    ),
     nn_case("cortex_m/avg_pool2d_overlapping", lambda: AvgPool2d(3, 1), randn(1, 3, 6, 8)),
     nn_case("cortex_m/max_pool2d", lambda: MaxPool2d(2), randn(1, 3, 6, 8)),
     nn_case("cortex_m/max_pool2d_padding", lambda: MaxPool2d(3, 2, 1), randn(1, 3, 6, 8)),
