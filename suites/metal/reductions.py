@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import distinct, ints, op, randn, uniform
+from suites.build import distinct, ints, op, randn, uniform, values
 from suites.metal.only import on_metal
 
 LIMITS = torch.tensor([[-9.0], [9.0], [2.5]])
@@ -49,6 +49,9 @@ CASES: list[Case] = on_metal(
     op("argmin/of_1500", lambda x: x.argmin(-1), distinct(3, 1500, step=0.25, offset=2000)),
     op("argmin/of_1500_int32", lambda x: x.argmin(-1),
        distinct(3, 1500, step=2, offset=2000, dtype=torch.int32)),
+    # In one row no element is above the value that the search begins with.
+    op("argmax/of_1500_minus_inf", lambda x, low: torch.where(low, -torch.inf, x).argmax(-1),
+       distinct(8, 1500, step=0.25), values((1, *[0] * 7), 8, 1, dtype=torch.bool)),
     op("sum/of_1500_int64", torch.sum, ints(-99, 99, 3, 1500), dim=-1),
     op("amax/of_1500_int32", torch.amax, ints(-900, -9, 3, 1500, dtype=torch.int32), dim=-1),
     # A reduced index that takes a division and a remainder in the loop over its parts.

@@ -136,8 +136,7 @@ TOSA_FP: list[Limitation] = [
         target="tosa:fp",
         case="norm_behind/conv2d_weight_is_input",
         reason="FuseBatchNorm2dPass reads the weight of the convolution as a parameter of the "
-        "program, and raises TypeError for a weight that is an input. Workaround: a normalization "
-        "that is not read from the convolution itself, such as behind `+ 0.0`.",
+        "program, and raises TypeError for a weight that is an input.",
         link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
         stage="lower",
         error="data must be a sequence",
