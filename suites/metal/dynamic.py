@@ -13,6 +13,7 @@ from torch.export import Dim
 from torch.nn import Conv1d, Conv2d, LayerNorm, Linear, Sequential, SiLU
 
 from harness import Case
+from harness.model.registry import NIGHTLY
 from suites.build import Input, distinct, nn_case, op, randn
 from suites.metal.convolution import Conformer
 from suites.metal.only import on_metal
@@ -91,10 +92,10 @@ CASES: list[Case] = on_metal(
        calls=[(randn(3, n),) for n in (2, 1024, 1025, 3000)]),
     op("argmin/metal_dynamic_reduced", lambda x: x.argmin(-1), distinct(3, 7, offset=2000),
        dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
-       calls=[(distinct(3, n, offset=2000),) for n in (2, 1025, 3000)]),
+       calls=[(distinct(3, n, offset=2000),) for n in (2, 1025, 3000)], tags=[NIGHTLY]),
     op("var/metal_dynamic_reduced", lambda x: x.var(-1), randn(3, 7),
        dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
-       calls=[(randn(3, n),) for n in (2, 1025, 3000)]),
+       calls=[(randn(3, n),) for n in (2, 1025, 3000)], tags=[NIGHTLY]),
     op("any/metal_dynamic_reduced", lambda x: (x > LIMITS).any(-1), randn(3, 7),
        dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
        calls=[(randn(3, n),) for n in (2, 1025, 3000)]),

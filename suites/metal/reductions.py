@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
+from harness.model.registry import NIGHTLY
 from suites.build import distinct, ints, op, randn, uniform, values
 from suites.metal.only import on_metal
 
@@ -56,8 +57,8 @@ CASES: list[Case] = on_metal(
     op("amax/of_1500_int32", torch.amax, ints(-900, -9, 3, 1500, dtype=torch.int32), dim=-1),
     # A reduced index that takes a division and a remainder in the loop over its parts.
     op("amax/of_two_orders", lambda x: (x + x.mT.reshape(3, 30, 50)).amax((1, 2)),
-       randn(3, 30, 50)),
-    op("var/of_30_by_50_apart", torch.var, randn(30, 3, 50), dim=(0, 2)),
+       randn(3, 30, 50), tags=[NIGHTLY]),
+    op("var/of_30_by_50_apart", torch.var, randn(30, 3, 50), dim=(0, 2), tags=[NIGHTLY]),
     # Elements that are padded, not read, in a loop over parts.
     op("sum/of_1500_padded", lambda x: torch.nn.functional.pad(x, (3, 2), value=0.5).sum(-1),
        randn(3, 1495)),
