@@ -151,7 +151,12 @@ class Convolutional(nn.Module):
 
 
 def _case(
-    name: str, make: Callable[[], nn.Module], *shape: int, calls: int = 0, without: str = ""
+    name: str,
+    make: Callable[[], nn.Module],
+    *shape: int,
+    calls: int = 0,
+    without: str = "",
+    further: str = "",
 ) -> Case:
     """Make a case.
 
@@ -161,11 +166,12 @@ def _case(
         shape: the shape of its input.
         calls: number of further calls.
         without: glob over the targets that it does not suit.
+        further: one more target of a plain run.
     """
     case = nn_case(f"delegates/{name}", make, randn(*shape),
                    calls=[[randn(*shape)] for _ in range(calls)])  # fmt: skip
     targets = [text for text in (*SINGLE, *PAIRS) if not fnmatchcase(text, without)]
-    plain = [text for text in PLAIN if text in targets]
+    plain = [text for text in targets if text in (*PLAIN, further)]
     return replace(
         case,
         tags=case.tags | {"delegates"},
@@ -175,7 +181,8 @@ def _case(
 
 
 CASES = [
-    _case("between", Between, 4, 16),
+    # Metal's partitioner takes every node that is no delegate yet.
+    _case("between", Between, 4, 16, further="xnnpack:fp32/metal:fp32"),
     _case("chain", Chain, 4, 16),
     _case("interleaved", Interleaved, 4, 16),
     _case("diamond", Diamond, 4, 16),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +13,11 @@ from torch.export import Dim
 from torch.nn import Conv1d, Conv2d, LayerNorm, Linear, Sequential, SiLU
 
 from harness import Case
+from harness.model.registry import NIGHTLY
 from suites.build import Input, distinct, nn_case, op, randn
 from suites.metal.convolution import Conformer
 from suites.metal.only import on_metal
+from suites.metal.reductions import LIMITS
 
 _ROWS = Dim("rows", min=1, max=9)
 _LENGTH = Dim("length", min=2, max=70)
@@ -50,6 +55,16 @@ class _Largest(torch.nn.Module):
         return self.sums * 2
 
 
+def _numbers(name: str, function: Callable[[torch.Tensor, Any], torch.Tensor]) -> Case:
+    """Make a case of numbers that are computed from a size, in a generated kernel."""
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return function(x, x.shape[0])
+
+    return op(f"size_number/{name}", run, randn(7, 3), dynamic_shapes=({0: _LENGTH},),
+              calls=[(randn(n, 3),) for n in (2, 33)])  # fmt: skip
+
+
 def _lengths(*shape: int) -> list[tuple[Input, ...]]:
     """Inputs of several sizes in place of -1."""
     return [(randn(*(n if size == -1 else size for size in shape)),) for n in (2, 33, 70)]
@@ -75,6 +90,19 @@ CASES: list[Case] = on_metal(
     op("_softmax/metal_dynamic_reduced", lambda x: torch.softmax(x, -1), randn(3, 7),
        dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
        calls=[(randn(3, n),) for n in (2, 1024, 1025, 3000)]),
+    op("argmin/metal_dynamic_reduced", lambda x: x.argmin(-1), distinct(3, 7, offset=2000),
+       dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
+       calls=[(distinct(3, n, offset=2000),) for n in (2, 1025, 3000)], tags=[NIGHTLY]),
+    op("var/metal_dynamic_reduced", lambda x: x.var(-1), randn(3, 7),
+       dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
+       calls=[(randn(3, n),) for n in (2, 1025, 3000)], tags=[NIGHTLY]),
+    op("any/metal_dynamic_reduced", lambda x: (x > LIMITS).any(-1), randn(3, 7),
+       dynamic_shapes=({1: Dim("long", min=2, max=3000)},),
+       calls=[(randn(3, n),) for n in (2, 1025, 3000)]),
+    _numbers("quotient", lambda x, n: x * (n / 3) + n // 4),
+    _numbers("remainder", lambda x, n: x * (n % 4) + n**2),
+    _numbers("rounded", lambda x, n: x * round(n / 3) + math.floor(n / 4)),
+    _numbers("rounded_up", lambda x, n: x + math.ceil(n / 5)),
     op("_softmax/metal_dynamic_rows", lambda x: torch.softmax(x, -1), randn(7, 5),
        dynamic_shapes=({0: _LENGTH},), calls=_lengths(-1, 5)),
     op("native_layer_norm/metal_dynamic", lambda x: F.layer_norm(x, (24,)), randn(7, 24),

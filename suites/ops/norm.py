@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -34,7 +38,66 @@ class NormBesideReader(nn.Module):
         return result
 
 
+class _SharedWeight(nn.Module):
+    """Two convolutions with one weight, of which one is normalized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Conv2d(3, 4, 3), _scrambled(nn.BatchNorm2d(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.norm(self.layer(x)) + self.layer(x + x)
+        return result
+
+
+class _GivenWeight(nn.Module):
+    """A convolution whose weight is an input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = _scrambled(nn.BatchNorm2d(4))
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.norm(F.conv2d(x, weight))
+        return result
+
+
+def _norm_behind(name: str, layer: Callable[[], nn.Module], norm: nn.Module, *shape: int) -> Case:
+    return nn_case(
+        f"norm_behind/{name}",
+        lambda: nn.Sequential(layer(), _scrambled(copy.deepcopy(norm))),
+        randn(*shape),
+    )
+
+
+# XNNPACK and Arm move a normalization into the weights of the layer before it.
+_NORM_BEHIND = [
+    _norm_behind("conv1d", lambda: nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), 1, 3, 9),
+    _norm_behind("conv2d_no_bias", lambda: nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4),
+                 1, 3, 6, 7),
+    _norm_behind("conv2d_no_affine", lambda: nn.Conv2d(3, 4, 3),
+                 nn.BatchNorm2d(4, eps=0.5, affine=False), 1, 3, 6, 7),
+    _norm_behind("conv2d_depthwise", lambda: nn.Conv2d(4, 4, 3, groups=4), nn.BatchNorm2d(4),
+                 1, 4, 6, 7),
+    _norm_behind("conv2d_and_norm",
+                 lambda: nn.Sequential(nn.Conv2d(3, 4, 3), _scrambled(nn.BatchNorm2d(4))),
+                 nn.BatchNorm2d(4), 1, 3, 6, 7),
+    _norm_behind("conv3d", lambda: nn.Conv3d(2, 3, 2), nn.BatchNorm3d(3), 1, 2, 3, 4, 5),
+    _norm_behind("transposed_conv2d", lambda: nn.ConvTranspose2d(3, 4, 3), nn.BatchNorm2d(4),
+                 1, 3, 5, 6),
+    _norm_behind("transposed_conv2d_groups_no_bias",
+                 lambda: nn.ConvTranspose2d(4, 6, 3, groups=2, bias=False),
+                 nn.BatchNorm2d(6), 1, 4, 5, 6),
+    _norm_behind("transposed_conv2d_depthwise", lambda: nn.ConvTranspose2d(4, 4, 3, groups=4),
+                 nn.BatchNorm2d(4), 1, 4, 5, 6),
+    _norm_behind("linear_no_bias", lambda: nn.Linear(5, 4, bias=False), nn.BatchNorm1d(4), 3, 5),
+    nn_case("norm_behind/conv2d_of_two_that_share", _SharedWeight, randn(1, 3, 6, 7)),
+    nn_case("norm_behind/conv2d_weight_is_input", _GivenWeight, randn(1, 3, 6, 7),
+            randn(4, 3, 3, 3)),
+]  # fmt: skip
+
 CASES: list[Case] = [
+    *(replace(case, targets="xnnpack:fp32|tosa:fp") for case in _NORM_BEHIND),
     nn_case("native_layer_norm/last_dim", lambda: _scrambled(nn.LayerNorm(16)), randn(2, 5, 16)),
     nn_case("native_layer_norm/two_dims", lambda: _scrambled(nn.LayerNorm((4, 6))),
             randn(3, 4, 6)),

@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch.nn import Conv1d, Conv2d, Module
+import torch.nn.functional as F
+from torch.nn import Conv1d, Conv2d, ConvTranspose2d, Module
 
 from harness import Case
-from suites.build import nn_case, op, randn
+from suites.build import bools, ints, nn_case, op, randn, uniform
 
 
 class _Scaled(Module):
@@ -79,6 +81,46 @@ _IDENTITIES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+def _two_slices(x: torch.Tensor) -> torch.Tensor:
+    """A slice of a slice, which FuseConsecutiveSlicesPass makes one."""
+    return x[1:6, 2:][1:3, 1:4]
+
+
+def _read_between(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    first = x[1:6, 2:]
+    return first[1:3, 1:4], first * 2
+
+
+def _as_strided(name: str, size: tuple[int, ...], stride: tuple[int, ...], offset: int = 0) -> Case:
+    return op(f"as_strided/{name}", lambda x: (x + x).as_strided(size, stride, offset), randn(12))
+
+
+# Arm's partitioner takes a layout that is a reshape, and leaves the others.
+_STRIDED = [
+    _as_strided("reshape", (3, 4), (4, 1)),
+    _as_strided("reshape_with_one", (3, 1, 4), (4, 9, 1)),
+    _as_strided("offset", (2, 4), (4, 1), 4),
+    _as_strided("gaps", (3, 3), (4, 1)),
+    _as_strided("repeated_rows", (3, 4), (0, 1)),
+    _as_strided("columns", (4, 3), (1, 4)),
+]
+
+
+def _transposed(name: str, *args: Any, **options: Any) -> Case:
+    return nn_case(
+        f"transposed_padding/{name}", lambda: ConvTranspose2d(3, 4, *args, **options),
+        randn(1, 3, 5, 6),
+    )  # fmt: skip
+
+
+# TOSA crops the result by less than the kernel, else it refuses the operator.
+_CROPPED = [
+    _transposed("below_kernel", 2, 2, padding=1, output_padding=1),
+    _transposed("of_kernel_height", (2, 3), 2, padding=(2, 0)),
+    _transposed("of_kernel_width", (3, 2), 2, padding=(0, 2), output_padding=(0, 1)),
+]
+
+
 def _identity(name: str) -> list[Case]:
     function = _IDENTITIES[name]
     return [
@@ -88,7 +130,7 @@ def _identity(name: str) -> list[Case]:
 
 
 CASES: list[Case] = [
-    *(replace(case, targets="tosa:fp") for case in _FLOAT),
+    *(replace(case, targets="tosa:fp") for case in (*_FLOAT, *_STRIDED, *_CROPPED)),
     # With a quantizer the pass changes the caller's module, a limitation of suites/compositions,
     # unless the convolution has another reader.
     *(
@@ -99,6 +141,15 @@ CASES: list[Case] = [
         replace(case, targets="tosa:fp|tosa:int")
         for case in (
             *itertools.chain.from_iterable(map(_identity, _IDENTITIES)),
+            op("slice/of_slice", _two_slices, randn(7, 8)),
+            op("slice/of_slice_read_between", _read_between, randn(7, 8)),
+            op("max_pool2d/dilation_of_padded_negatives", F.max_pool2d,
+               uniform(-9, -1, 2, 3, 9, 10), kernel_size=(3, 2), stride=(2, 1), padding=1,
+               dilation=(1, 3)),
+            op("index/int32_positions", lambda x, i: x[i], randn(6, 4),
+               ints(0, 6, 2, 3, dtype=torch.int32)),
+            op("index_put/bool_mask_of_rows",
+               lambda x, m: x.index_put((m,), torch.tensor(-1.5)), randn(5, 3), bools(5)),
             op("int64_position/plus_one", lambda x: x.argmax(1) + 1, randn(2, 3, 8)),
             op("int64_position/plus_range", lambda x: x.argmax(1) + torch.arange(8),
                randn(2, 3, 8)),

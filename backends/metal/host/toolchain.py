@@ -28,6 +28,8 @@ _FLAGS = (
     "-std=gnu++14 -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti -w "
     "-fsingle-precision-constant -ffp-contract=off -fno-math-errno -fno-trapping-math "
     "-fwrapv -fno-strict-aliasing -fsanitize=integer-divide-by-zero "
+    # A variable without a value would have one by chance; Metal leaves it undefined as well.
+    "-ftrivial-auto-var-init=pattern "
     # From g++ 13 on, half would otherwise be computed in float and rounded at the store only.
     "-fexcess-precision=16"
 ).split()

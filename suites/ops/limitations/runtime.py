@@ -66,7 +66,7 @@ RUNTIME: list[Limitation] = [
     # Kernels that refuse what the exporter emits
     Limitation(
         target=_NATIVE + "|cortex_m:*",
-        case="convolution/3d|convolution/3d_stride_padding",
+        case="convolution/3d|convolution/3d_stride_padding|norm_behind/conv3d",
         reason="check_convolution_args (kernels/portable/cpu/util/kernel_ops_util.cpp) accepts "
         "inputs of rank 3 and 4 only, so a 3-D convolution can be lowered but not executed.",
         link="https://github.com/pytorch/executorch/issues/11704",

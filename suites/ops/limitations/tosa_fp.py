@@ -124,13 +124,22 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d"
-        "|_native_batch_norm_legit_no_training/beside_a_reader",
+        "|_native_batch_norm_legit_no_training/beside_a_reader|norm_behind/linear_no_bias",
         reason="FuseBatchNorm2dPass inserts a convolution for the batch norm to be fused with: a "
         "1-D one for inputs of rank 3, otherwise a 2-D one, which does not accept inputs of rank "
         "2 and 5.",
         link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
         stage="lower",
         error="Expected 4-dimensional input for 4-dimensional weight",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="norm_behind/conv2d_weight_is_input",
+        reason="FuseBatchNorm2dPass reads the weight of the convolution as a parameter of the "
+        "program, and raises TypeError for a weight that is an input.",
+        link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
+        stage="lower",
+        error="data must be a sequence",
     ),
     # Approximations that are too coarse for fp32.
     Limitation(

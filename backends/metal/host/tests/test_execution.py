@@ -173,6 +173,19 @@ def test_argmax(width):
     np.testing.assert_array_equal(out, values.argmax(1))
 
 
+def test_a_variable_without_a_value_does_not_get_a_plausible_one():
+    out = np.zeros(4, np.int32)
+    source = """kernel void generated_kernel(device int* out, constant float* in_ptr0,
+        uint at [[thread_position_in_grid]]) {
+      int found;
+      if (in_ptr0[at] > 2) found = at;
+      out[at] = found;
+    }"""
+    run(source, [out, np.array([1, 3, 1, 1], np.float32)], (4, 1, 1))
+    assert out[1] == 1
+    assert (np.delete(out, 1) < 0).all()
+
+
 def test_maximum_keeps_nan():
     values, out = random(2, 64), np.zeros(2, np.float32)
     values[1, 40] = np.nan
