@@ -149,6 +149,34 @@ class _Gated(Module):
         return result
 
 
+class _DecoderLayer(Module):
+    """Attention of (N, L, 16) to a memory (N, M, 16), and two layers, each behind a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.out = (Linear(16, 16, bias=False) for _ in range(4))
+        self.wide, self.narrow = Linear(16, 32, bias=False), Linear(32, 16, bias=False)
+        self.norm, self.last = LayerNorm(16), LayerNorm(16)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        scores = torch.bmm(self.q(x), self.k(memory).mT) / 4.0
+        x = self.norm(x + self.out(torch.bmm(scores.softmax(-1), self.v(memory))))
+        result: torch.Tensor = self.last(x + self.narrow(torch.relu(self.wide(x))))
+        return result
+
+
+class _Decoder(Module):
+    """Two layers that attend to one memory: four layers quantize it, with the same scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = _DecoderLayer(), _DecoderLayer()
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.second(self.first(x, memory), memory)
+        return result
+
+
 class _Attention(Module):
     """Attention with two heads; products and softmax are written out."""
 
@@ -257,6 +285,10 @@ _CASES: list[Case] = [
         nn_case("int_model/classifier", _classifier, randn(1, 2, 6, 6)),
         nn_case("int_model/attention", _Attention, randn(1, 4, 12)),
         nn_case("int_model/lstm", _Recurrent, randn(1, 2, 6)),
+    ),
+    *on(
+        "xnnpack:int8_dynamic+merged_dynamic|xnnpack:int8_dynamic+dynamic_partitioner",
+        nn_case("int_model/decoder", _Decoder, randn(1, 3, 16), randn(1, 5, 16)),
     ),
     # Lowering unrolled loops takes seconds, so each case has two targets.
     *on(TOSA, nn_case("int_model/lstm_cells", _TwoSteps, randn(2, 2, 6))),

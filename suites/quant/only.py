@@ -18,7 +18,7 @@ STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
 WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}"
 ALL = f"xnnpack:int8*|{TOSA}"
 # Linear layers and calibration show per-tensor scales in a plain run.
-WITHOUT_PER_TENSOR = f"xnnpack:int8|xnnpack:int8_dynamic|xnnpack:int8+*|{TOSA}*"
+WITHOUT_PER_TENSOR = f"xnnpack:int8|xnnpack:int8_dynamic*|xnnpack:int8+*|{TOSA}*"
 
 
 def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:
