@@ -17,6 +17,7 @@ from harness.contract.specimens import (
 )
 from harness.errors import UsageError
 from harness.model.backend import Backend
+from harness.model.limitation import Limitation, find_unmatched
 from harness.pipeline import speed
 from harness.pipeline.runner import run_cell
 from harness.record.cell import Cell, Status
@@ -34,6 +35,9 @@ PREFIX = "specimen/"
 # Stages in which a legal program may fail because the backend cannot handle it.
 _EARLY_STAGES = frozenset({"quantize", "lower", "to_executorch", "serialize", "run"})
 
+# A limitation never excuses a program with a planted fault: it must be red.
+_MAY_BE_LIMITED = frozenset({Expected.CONFORMS, Expected.VACUOUS})
+
 MIN_PASSED_SHARE = 0.5
 """Minimum share of conforming programs that must execute and pass conclusively."""
 
@@ -45,14 +49,15 @@ def check_backend(
     specimens: Sequence[Specimen] | None = None,
     seed: int = 0,
     unsupported: Mapping[str, str] | None = None,
+    limitations: Sequence[Limitation] = (),
 ) -> list[Cell]:
     """Run programs that test harnesses often judge wrongly on a backend, and check the verdicts.
 
-    A conforming program must never be a mismatch. A backend need not execute every program: it
-    declares the others with ``unsupported``, or the cell is ``unsupported``. Half of the conforming
-    programs must pass, and one of each kind unless all of that kind are declared. A program that
-    differs from eager must never pass. A program that is lowered for a range of sizes is executed
-    at both ends of the range.
+    A conforming program must never be a mismatch, unless a limitation describes the defect. A
+    backend need not execute every program: it declares the others with ``unsupported``, or the cell
+    is ``unsupported``. Half of the conforming programs must pass, and one of each kind unless all
+    of that kind are declared. A program that differs from eager must never pass. A program that is
+    lowered for a range of sizes is executed at both ends of the range.
 
     A recipe that quantizes gets by default only the programs about what happens before lowering:
     torchao's conversion has known defects with in-place writes to inputs and state. While it runs,
@@ -68,13 +73,17 @@ def check_backend(
         unsupported: reasons why the backend cannot execute programs, by globs over their names such
             as ``"cond*"``. Such a program may fail while it is lowered or run. It is an error if it
             passes, because the reason no longer holds.
+        limitations: known defects of the vendor's code that conforming programs show, by names of
+            cases such as ``"specimen/cond*"``. Such a program must fail as the entry predicts;
+            another failure or a pass is an error. Programs that differ from eager are judged
+            without them.
 
     Returns:
         The records, in the order of recipes and programs.
 
     Raises:
         AssertionError: a verdict is wrong, or too few programs pass; one line for each program.
-        UsageError: a glob matches no program.
+        UsageError: a glob or a limitation matches no program.
     """
     state = backend.availability()
     if not state.available:
@@ -83,18 +92,31 @@ def check_backend(
     for glob in declared:
         if not any(_matches(glob, one) for one in (SPECIMENS if specimens is None else specimens)):
             raise UsageError(f"unsupported={{{glob!r}: ...}} matches no program; remove it")
+    targets = [Target(backend.name, name) for name in recipes or list(backend.recipes)]
+    conforming = [
+        one.case
+        for one in (SPECIMENS if specimens is None else specimens)
+        if one.expected in _MAY_BE_LIMITED
+    ]
+    for entry in find_unmatched(limitations, conforming, targets):
+        raise UsageError(
+            f"the limitation of {entry.case} on {entry.target} matches no conforming program on "
+            f"{', '.join(map(str, targets))}; remove it"
+        )
     cells: list[Cell] = []
     wrong: list[str] = []
     few: list[str] = []
-    for name in recipes or list(backend.recipes):
-        recipe = backend.recipes[name]
+    for target in targets:
+        recipe = backend.recipes[target.recipe]
         usual = SPECIMENS if recipe.quantize_weights is None else BEFORE_LOWERING_SPECIMENS
         usual = usual if recipe.quantizer is None else QUANTIZER_SPECIMENS
         judged: list[_JudgedSpecimen] = []
-        target = Target(backend.name, name)
         with speed.install_temporarily():
             for specimen in usual if specimens is None else specimens:
-                cell = run_cell(specimen.case, target, seed=seed, backend=backend)
+                known = limitations if specimen.expected in _MAY_BE_LIMITED else ()
+                cell = run_cell(
+                    specimen.case, target, seed=seed, limitations=known, backend=backend
+                )
                 whys = (why for glob, why in declared.items() if _matches(glob, specimen))
                 judged.append(_JudgedSpecimen(specimen, cell, next(whys, None)))
         cells += [one.cell for one in judged]
@@ -122,8 +144,11 @@ class _JudgedSpecimen:
 
     @property
     def is_excused(self) -> bool:
-        """Whether the program is declared or reported unsupported."""
-        return self.declared is not None or self.cell.status is Status.UNSUPPORTED
+        """Whether the program is declared or reported unsupported, or has a limitation."""
+        return self.declared is not None or self.cell.status in (
+            Status.UNSUPPORTED,
+            Status.XFAILED,
+        )
 
     @property
     def is_refused(self) -> bool:
@@ -161,8 +186,10 @@ class _JudgedSpecimen:
 
 def find_wrong_verdict(specimen: Specimen, cell: Cell) -> str | None:
     """Return why the verdict on a specimen is wrong, or None."""
-    if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED):
+    if cell.status in (Status.UNSUPPORTED, Status.UNAVAILABLE, Status.LOWERED, Status.XFAILED):
         return None
+    if cell.status is Status.XPASSED:
+        return "its limitation no longer holds"
     if cell.refused_call is not None and specimen.expected is Expected.CONFORMS:
         return "it was lowered for this size"
     if specimen.expected is not Expected.DIFFERS:

@@ -111,6 +111,25 @@ LIMITATIONS: list[Limitation] = [
     ),
     Limitation(
         target="coreml:*",
+        case="prelu/rows_by_column",
+        reason="prelu (ops.py) gives a matrix a third dimension, and MIL's prelu of three "
+        "dimensions takes one slope only. Workaround: `torch.where(x > 0, x, slopes * x)`.",
+        link=_DEFS + "iOS15/activation.py",
+        stage="lower",
+        error="only supported when all the values of alpha are same",
+    ),
+    Limitation(
+        target="coreml:*",
+        case="view_copy/six_dimensions",
+        reason="CoreMLPartitioner asks coremltools only whether it has a conversion of the "
+        "operator (is_torch_fx_node_supported). MIL has tensors of at most five dimensions.",
+        link="https://github.com/apple/coremltools/blob/9.0/coremltools/converters/mil/mil/"
+        "program.py",
+        stage="lower",
+        error="Core ML only supports tensors with rank <= 5",
+    ),
+    Limitation(
+        target="coreml:*",
         case="squeeze/constant_to_number",
         reason="value_inference of squeeze to rank 0 takes the first row of the constant instead "
         "of its element.",

@@ -45,6 +45,12 @@ def _make_network() -> nn.Module:
     ).eval()
 
 
+def _make_prelu() -> nn.Module:
+    module = nn.PReLU(3)
+    nn.init.uniform_(module.weight, 0.1, 0.9)
+    return module
+
+
 CASES: list[Case] = on_coreml(
     nn_case("linear/vector_bias", lambda: nn.Linear(32, 24), randn(5, 32)),
     op("bmm/transposed_right", lambda x, y: x @ y.mT, randn(2, 5, 6), randn(2, 7, 6)),
@@ -68,6 +74,11 @@ CASES: list[Case] = on_coreml(
     op("max_pool2d/padded", lambda x: F.max_pool2d(x, 3, 2, 1), randn(1, 3, 9, 8)),
     op("avg_pool2d/without_padding_in_count",
        lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), randn(1, 3, 9, 8)),
+    nn_case("avg_pool2d/window_beyond_input", lambda: nn.AvgPool2d(8, ceil_mode=True),
+            randn(1, 4, 2, 3)),
+    nn_case("prelu/rows_by_column", _make_prelu, randn(4, 3)),
+    op("view_copy/six_dimensions",
+       lambda x: x.reshape(2, 3, 2, 3, 1, 2).permute(0, 2, 4, 1, 3, 5).sum(-1), randn(6, 12)),
     op("amax/argmax_and_values", lambda x: (x.amax(1), x.argmax(1)), distinct(4, 9)),
     op("topk/values_and_indices", lambda x: tuple(x.topk(3, -1)), distinct(4, 9)),
     op("gather/rows", lambda x, i: x.gather(1, i), randn(4, 6), ints(0, 6, 4, 3)),

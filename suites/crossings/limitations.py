@@ -320,12 +320,30 @@ _CORTEX_M_OPERATORS = [
     ),
 ]
 
+_COREML = [
+    copy_limitation(
+        OPS,
+        "coreml:int8",
+        "add/int32",
+        "crossing_elementwise/add_*_float32_otherdtype_*"
+        "|crossing_elementwise/mul_*_float32_otherdtype_*",
+    ),
+    copy_limitation(
+        OPS,
+        "coreml:int8",
+        "add/fp16",
+        "crossing_elementwise/add_*_float16_*|crossing_elementwise/mul_*_float16_*"
+        "|crossing_join/sum_of_split_*_float16_*",
+    ),
+]
+
 LIMITATIONS: list[Limitation] = [
     *_INDEX,
     *_CONVOLUTION,
     *_ELEMENTWISE,
     *_POOLING,
     *_REDUCTIONS,
+    *_COREML,
     *_CORTEX_M_LAYERS,
     *_CORTEX_M_OPERATORS,
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import Limitation, Status
 from suites.known import FOLDED_NORM, copy_limitation, copy_to_vgf
 from suites.ops.limitations.coreml import COREML
+from suites.ops.limitations.coreml_int8 import COREML_INT8
 from suites.ops.limitations.cortex_m import CORTEX_M
 
 _XNNPACK = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/"
@@ -307,15 +308,8 @@ LIMITATIONS: list[Limitation] = [
         stage="lower",
         error="expected scalar type torch.int8 but found torch.int32",
     ),
-    Limitation(
-        target="coreml:int8",
-        case="int_shared/sums_of_floats_and_integers",
-        reason="annotate_binary_op_act_pattern (quantizer/_coreml_quantizer_utils.py) does not ask "
-        "for the dtype of an operand: integers get a FakeQuantize, which takes floats only.",
-        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/apple/coreml/quantizer/"
-        "_coreml_quantizer_utils.py",
-        stage="quantize",
-        error="not implemented for 'Long'",
+    copy_limitation(
+        COREML_INT8, "coreml:int8", "add/int32", "int_shared/sums_of_floats_and_integers"
     ),
     copy_limitation(
         COREML, "coreml:fp32", "linear/dynamic_batch", "int_linear/dynamic_batch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.coreml.limitations import LIMITATIONS as COREML
 from suites.half.limitations import LIMITATIONS as HALF
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as METAL
@@ -36,6 +37,9 @@ LIMITATIONS: list[Limitation] = [
     ),
     copy_limitation(
         OPS, "cortex_m:int8", "prelu/per_channel", "mtcnn_*", target="cortex_m:*"
+    ),
+    copy_limitation(
+        COREML, "coreml:fp32", "prelu/rows_by_column", "mtcnn_onet/*", target="coreml:int8"
     ),
     copy_limitation(
         HALF, "xnnpack:bf16", "half_conv/2d",

@@ -72,9 +72,10 @@ class Window:
 
     def _count(self, size: int, width: int, stride: int, pair: tuple[int, int]) -> int:
         room = size + sum(pair) - width
-        if room < 0:
-            raise ProgramError(f"a window of {width} does not fit into {size} + {sum(pair)}")
+        # Rounded up, the first window may be larger than the padded input.
         count = -(-room // stride) + 1 if self.ceil else room // stride + 1
+        if count < 1:
+            raise ProgramError(f"a window of {width} does not fit into {size} + {sum(pair)}")
         if self.ceil and (count - 1) * stride >= size + pair[0]:
             # The last window begins behind the input. MIL drops it, but only with padding; torch
             # always drops it, although MIL calls its rule the same.

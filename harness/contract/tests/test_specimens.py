@@ -4,6 +4,7 @@ correct.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import torch
 from torch.fx import GraphModule
 
 from backends.null import BACKEND, SPOILED_BACKEND
-from harness import Inputs, run_cell
+from harness import Inputs, Limitation, run_cell
 from harness.backend_api import Availability, Execution, Recipe
 from harness.contract import SPECIMENS, Expected, Specimen, SpecimenKind, check_backend
 from harness.contract.before_lowering import BEFORE_LOWERING_SPECIMENS
@@ -234,6 +235,38 @@ def test_wrong_declarations_of_unsupported_programs_are_reported() -> None:
         check_backend(BACKEND, specimens=[*outputs, cond], unsupported={"cond": "no branches"})
     with pytest.raises(UsageError, match=r"unsupported=\{'con_': ...\} matches no program"):
         check_backend(BACKEND, specimens=outputs, unsupported={"con_": "no branches"})
+
+
+class Finite(type(BACKEND)):  # type: ignore[misc]
+    """Returns finite numbers for infinite ones."""
+
+    def execute(self, program: bytes, calls: Sequence[Inputs]) -> Execution:
+        outputs = super().execute(program, calls).outputs
+        return Execution([[torch.nan_to_num(one) for one in call] for call in outputs], "native")
+
+
+def test_a_limitation_excuses_a_program_that_fails_as_it_predicts() -> None:
+    names = ("log_at_its_ends", "sqrt_at_its_ends", "floor_wrong")
+    given = [one for one in SPECIMENS if one.case.name.removeprefix("specimen/") in names]
+    entry = Limitation(
+        target="null:*",
+        case="specimen/log_at_*|specimen/floor_wrong",
+        reason="results are finite",
+        stage="compare",
+        error="expected -inf",
+        outcome=Status.MISMATCH,
+    )
+    check = functools.partial(check_backend, specimens=given)
+
+    cells = check(Finite(), limitations=[entry])
+    assert [cell.status for cell in cells] == [Status.XFAILED, Status.PASSED, Status.MISMATCH]
+    for limitations in ([], [replace(entry, error="expected nan")]):
+        with pytest.raises(AssertionError, match=r"log_at_its_ends.*it is a correct program"):
+            check(Finite(), limitations=limitations)
+    with pytest.raises(AssertionError, match=r"log_at_its_ends.*its limitation no longer holds"):
+        check(BACKEND, limitations=[entry])
+    with pytest.raises(UsageError, match="matches no conforming program on null:eager"):
+        check(BACKEND, limitations=[replace(entry, case="specimen/floor_wrong")])
 
 
 # Programs that our backends cannot execute, with the reason.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation
 from suites.known import copy_to_vgf
+from suites.models.limitations.coreml import COREML
 from suites.models.limitations.cortex_m import CORTEX_M
 from suites.models.limitations.exporter import EXPORTER
 from suites.models.limitations.metal import METAL
@@ -19,6 +20,7 @@ LIMITATIONS: list[Limitation] = [
     *MLX,
     *METAL,
     *TOSA,
+    *COREML,
     *CORTEX_M,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation
 from suites.ops.limitations.coreml import COREML
+from suites.ops.limitations.coreml_int8 import COREML_INT8
 from suites.ops.limitations.cortex_m import CORTEX_M
 from suites.ops.limitations.metal import METAL
 from suites.ops.limitations.mlx import MLX
@@ -24,6 +25,7 @@ LIMITATIONS: list[Limitation] = [
     *METAL,
     *OPENVINO,
     *COREML,
+    *COREML_INT8,
     *TOSA_BOTH,
     *TOSA_FP,
     *TOSA_INT,

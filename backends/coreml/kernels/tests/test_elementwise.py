@@ -4,6 +4,7 @@ import numpy
 import pytest
 import torch
 
+from backends.coreml.kernels import call_kernel
 from backends.coreml.kernels.tests.folding import (
     assert_close,
     build,
@@ -207,6 +208,12 @@ def test_silu(dtype):
 def test_gelu(mode, dtype):
     options = {} if mode is None else {"mode": mode}
     compare("gelu", x=draw(12, (3, 8), dtype), magnitude=1, **options)
+
+
+def test_gelu_of_a_strided_tensor():
+    x = torch.from_numpy(draw(12, (1, 4, 60, 60), low=-0.4, high=0.4)).permute(0, 1, 3, 2)
+    result = call_kernel("gelu", {"x": x})
+    assert_close(result, torch.nn.functional.gelu(x.double()).float(), 1)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

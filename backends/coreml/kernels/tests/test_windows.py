@@ -269,6 +269,21 @@ def test_pool_with_ceil_mode(sizes, width, stride, padding):
         assert_close(result, expected, 2, magnitude=1)
 
 
+def test_ceil_mode_takes_a_window_larger_than_the_input():
+    x = draw(1, (1, 2, 2, 3))
+    options = {"pad_type": "valid", "ceil_mode": True, "strides": [9, 9], "valued": False}
+    (result,) = compare("avg_pool", x=x, kernel_sizes=[9, 9], **options)
+    assert_close(result, torch.from_numpy(x).mean((2, 3), keepdim=True), 2, magnitude=1)
+    (result,) = compare("max_pool", x=x, kernel_sizes=[9, 9], **options)
+    assert torch.equal(result, torch.from_numpy(x).amax((2, 3), keepdim=True))
+    with pytest.raises(ProgramError, match="a window of 9 does not fit into 2"):
+        compute("avg_pool", x=x, kernel_sizes=[9, 9], pad_type="valid", strides=[9, 9])
+    with pytest.raises(ProgramError, match="a window of 12 does not fit into 2"):
+        compute(
+            "avg_pool", x=x, kernel_sizes=[12, 12], pad_type="valid", strides=[9, 9], ceil_mode=True
+        )
+
+
 def test_average_without_torchs_kernel_has_the_same_rule():
     # Windows of float16 in three dimensions, for which torch has no kernel; against float32.
     x = draw(1, (1, 2, 7, 6, 5), numpy.float16)
