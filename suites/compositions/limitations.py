@@ -96,6 +96,16 @@ LIMITATIONS: list[Limitation] = [
         stage="run",
         error="dim order",
     ),
+    # The result of a pooling is channels-last.
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "prelu/per_channel",
+        "pairs_cortex_m/avg_pool_then_mul_number|pairs_cortex_m/max_pool_then_number_sub",
+    ),
+    copy_limitation(
+        OPS, "cortex_m:int8", "slice_copy/channels_last", "pairs_cortex_m/avg_pool_then_join_halves"
+    ),
     copy_limitation(
         OPS, "cortex_m:int8", "where/computed_condition", "pairs_cortex_m/mul_then_where"
     ),

@@ -173,6 +173,9 @@ _WRONG_SOFTMAX = dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",
 _CLAMPS = ("relu", "hardtanh", *(name for name in _ACTIVATIONS if name.startswith("clamp")))
 _PROMOTED = ("div", "sigmoid", "tanh", *(name for name in _CLAMPS if name.startswith("clamp")))
 """Operators whose results torch promotes to floats if their operands are codes."""
+_BESIDE_NUMBERS = ("relu6", "add_number", "mul_number", "number_sub", "maximum")
+"""Consumers that begin with a sum or product of their input and a number."""
+_SLICING = ("join_halves", "slice")
 
 GROUPS = [
     Group(
@@ -199,9 +202,13 @@ GROUPS = [
             "linear": ("residual",),
             "softmax": ("maximum",),
             **dict.fromkeys(_PROMOTED, (*_CLAMPS, "residual")),
+            **dict.fromkeys(("avg_pool", "max_pool"), (*_BESIDE_NUMBERS, *_SLICING)),
         },
         alone=[
             ("mul", "mean"),
+            ("avg_pool", "mul_number"),
+            ("max_pool", "number_sub"),
+            ("avg_pool", "join_halves"),
             ("mul", "where"),
             ("clamp", "relu"),
             ("clamp", "clamp"),

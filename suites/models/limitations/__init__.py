@@ -10,6 +10,7 @@ from suites.models.limitations.metal import METAL
 from suites.models.limitations.mlx import MLX
 from suites.models.limitations.runtime import RUNTIME
 from suites.models.limitations.tosa import TOSA
+from suites.models.limitations.vgf import VGF
 from suites.models.limitations.xnnpack import XNNPACK
 
 LIMITATIONS: list[Limitation] = [
@@ -20,5 +21,6 @@ LIMITATIONS: list[Limitation] = [
     *METAL,
     *TOSA,
     *CORTEX_M,
+    *VGF,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)
