@@ -129,6 +129,9 @@ _TABLES = [
     )
 ]  # fmt: skip
 _BOUNDED = [
+    # Small values: the kernel rounds their product to halves of a step first.
+    op("cortex_m/mul_of_clamped", lambda x: torch.square(x.clamp(-0.2, 0.5)),
+       uniform(-2.5, 2.5, 12, 12)),
     op("cortex_m/hardtanh_of_tanh", lambda x: F.hardtanh(torch.tanh(x), -0.5, 0.5),
        uniform(-3, 3, 4, 9)),
     op("cortex_m/relu_of_sigmoid", lambda x: torch.relu(torch.sigmoid(x)), uniform(-6, 6, 4, 9)),

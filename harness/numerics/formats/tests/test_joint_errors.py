@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -214,3 +215,28 @@ def test_a_shared_number_that_no_run_rounds_otherwise_is_judged() -> None:
     assert errors.describe(wrong) is None
     wrong[48:60] = 1.0
     assert errors.describe(wrong)
+
+
+class Squared(torch.nn.Module):
+    """The multiplier of its product is 0.4, so that a kernel rounds to halves of a step first."""
+
+    step = 0.001
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = round_to_grid(x, 0.02)
+        return round_to_grid(x * x, self.step)
+
+
+def test_a_product_is_rounded_twice() -> None:
+    graph = torch.fx.symbolic_trace(Squared())
+    codes = torch.full((12, 12), 5.0)
+    codes[:5] = 4.0  # the product is 6.4 steps: 6.5, then 7
+    once = Precision(safety=2.0, samples=16, requantization=2.0**-5)
+    twice = replace(once, rounds_products_twice=True)
+    calls = [(codes * 0.02,)]
+    values = ((codes.square() * 0.8 + 0.5).floor() / 2 + 0.5).floor() * Squared.step
+    assert not compare([[values]], compute_reference(graph, calls, once, 0)).passed
+    reference = compute_reference(graph, calls, twice, 0)
+    assert compare([[values]], reference).passed
+    values[5:] += Squared.step
+    assert not compare([[values]], reference).passed
