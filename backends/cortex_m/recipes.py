@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 # (requantize_cmsis in passes_utils.py, arm_nn_requantize of CMSIS-NN): the second rounding gets a
 # number that is off by up to 2^-(k+1). f is the quotient of the scales of product and output. An
 # output whose range is at least an eighth of the largest product of codes, 255 * 127, has
-# f <= 2^-4; an addition has k >= 18, because its operands are shifted by 20 bits.
-INT8_PRECISION = Precision(safety=2.0, samples=16, requantization=2.0**-5)
+# f <= 2^-4; an addition has k >= 18, because its operands are shifted by 20 bits. The product of
+# two small values has a larger f, which follows from their scales.
+INT8_PRECISION = Precision(
+    safety=2.0, samples=16, requantization=2.0**-5, rounds_products_twice=True
+)
 
 
 def make_quantizer(*, explicit_layout: bool = False) -> Any:

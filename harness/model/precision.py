@@ -44,6 +44,9 @@ class Precision:
         fused_requantizations: operations, by ATen name, between which the target may leave out a
             requantization: an operand that another of them computed is then not rounded. The
             operands of a maximum or minimum are rounded to multiples of the smaller step.
+        rounds_products_twice: the product of two values is first rounded to the fixed point of its
+            multiplier ``m * 2**-k``, 1/2 <= m < 1, which is the product of their steps divided by
+            the step of the result. The number that is rounded then is off by ``2**-(k + 1)`` steps.
         safety: factor on the spread of the perturbed runs.
         samples: number of perturbed runs, a multiple of eight, over which signs are balanced.
         arithmetic: the dtype that the target computes in where the program's is finer, such as
@@ -62,6 +65,7 @@ class Precision:
     step: float = 1.0
     requantization: float = 0.0
     fused_requantizations: frozenset[str] = frozenset()
+    rounds_products_twice: bool = False
     safety: float = 4.0
     samples: int = 8
     arithmetic: str | None = None

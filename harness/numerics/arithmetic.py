@@ -202,11 +202,20 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         """Decode a block-quantized weight."""
         return blocks.values()
 
+    def quantize(self, operator: Operator, args: Args, kwargs: Kwargs) -> torch.Tensor:
+        """Quantize, and record the numbers."""
+        codes = super().quantize(operator, args, kwargs)
+        self.record.quantized[codes] = args[0]
+        return codes
+
     def decode(self, operator: Operator, args: Args) -> torch.Tensor:
         """Decode codes of a quantized graph; codes of its weights once for all runs."""
         name = operator.name
         if not self.invariant.contains(args):
-            return dequantize(name, args)
+            values = dequantize(name, args)
+            if args[0] in self.record.quantized:
+                self.record.quantized[values] = self.record.quantized[args[0]]
+            return values
         values = self.shared.decode_once((name, *args), lambda: dequantize(name, args))
         self.invariant.add(values)
         return values

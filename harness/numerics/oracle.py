@@ -182,7 +182,7 @@ def _make_joint_errors(exact: UnperturbedRuns) -> list[list[JointErrors | None]]
     """Make what :attr:`Reference.joint` holds."""
     return [
         [
-            JointErrors(truth, step)
+            JointErrors(truth, step, exact.record.quantized.get(truth))
             if isinstance(truth, torch.Tensor) and truth.dtype == torch.float64
             else None
             for truth, step in zip(values, exact.steps, strict=False)

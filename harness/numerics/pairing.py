@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.numerics.error_model.noise import NoisePools
 from harness.numerics.large_tensors.shared_sums import SharedSums
@@ -69,6 +71,7 @@ class RunRecord:
         encoded_activations: every activation that was encoded to blocks, before encoding.
         discontinuities: arguments and result of every discontinuous operation.
         in_domain: which arguments of a function were in its domain; None for all of them.
+        quantized: the numbers that codes, or values decoded from codes, were rounded from.
     """
 
     sums: SharedSums = field(default_factory=SharedSums)
@@ -76,3 +79,6 @@ class RunRecord:
     encoded_activations: dict[Node, torch.Tensor] = field(default_factory=dict)
     discontinuities: dict[Node, tuple[tuple[Any, ...], torch.Tensor]] = field(default_factory=dict)
     in_domain: dict[Node, torch.Tensor | None] = field(default_factory=dict)
+    quantized: MutableMapping[torch.Tensor, torch.Tensor] = field(
+        default_factory=WeakIdKeyDictionary
+    )

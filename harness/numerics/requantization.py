@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -32,6 +33,8 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         super().__init__(*args, **kwargs)
         # By dequantized value, the step that it was rounded to.
         self._steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
+        # By product of two dequantized values, the product of their steps.
+        self._product_steps: MutableMapping[torch.Tensor, float] = WeakIdKeyDictionary()
         # By what follows from a fused operation, its value without the roundings since then; None
         # for the value itself.
         self._unrounded: MutableMapping[torch.Tensor, torch.Tensor | None] = WeakIdKeyDictionary()
@@ -44,7 +47,8 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         if self.is_quantized_by_program(operator, args):
             return OperatorMode.quantize(self, operator, args, kwargs)
         self.has_requantized = True
-        off = self.noise.draw_signs(args[0].shape) * self._get_share(args[0].numel())
+        share = max(self._get_share(args[0].numel()), self._get_first_rounding(args[0], scale))
+        off = self.noise.draw_signs(args[0].shape) * share
         moved = args[0].double() + off * scale
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
         if args[0] in self._unrounded and isinstance(scale, float):
@@ -59,6 +63,18 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         output may depend on a few codes, and the target may round one of them the other way.
         """
         return max(self.precision.requantization, 0.5 / max(1, elements))
+
+    def _get_first_rounding(self, number: torch.Tensor, scale: torch.Tensor | float) -> float:
+        """Return the error of a product that the target rounds twice, in steps of the result."""
+        steps = self._product_steps.get(number)
+        if (
+            steps is None
+            or not self.precision.rounds_products_twice
+            or not isinstance(scale, float)
+        ):
+            return 0.0
+        bits = -math.frexp(steps / scale)[1]
+        return 2.0 ** -(bits + 1) if bits > 0 else 0.0
 
     def decode(self, operator: Operator, args: Args) -> torch.Tensor:
         """Decode, and remember the step of the codes."""
@@ -78,6 +94,11 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
                 self._unrounded[out] = None
             return out
         out = super().run_primitive(operator, args, kwargs)
+        if name == "mul" and isinstance(out, torch.Tensor):
+            tensors = [item for item in args if isinstance(item, torch.Tensor)]
+            factors = [self._steps[item] for item in tensors if item in self._steps]
+            if len(factors) == len(args):
+                self._product_steps[out] = math.prod(factors)
         given = (item for item in leaves(args) if isinstance(item, torch.Tensor))
         if (
             isinstance(out, torch.Tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 from suites.compositions.pairs import PRODUCERS
+from suites.cortex_m.limitations import LIMITATIONS as CORTEX_M
 from suites.crossings.limitations import LIMITATIONS as CROSSINGS
 from suites.known import copy_limitation, copy_to_vgf, variants
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -95,6 +96,27 @@ LIMITATIONS: list[Limitation] = [
         link=_CORTEX_M + "passes/decompose_mean_pass.py",
         stage="run",
         error="dim order",
+    ),
+    # The result of a pooling is channels-last.
+    copy_limitation(
+        OPS,
+        "cortex_m:int8",
+        "prelu/per_channel",
+        "pairs_cortex_m/avg_pool_then_mul_number|pairs_cortex_m/max_pool_then_number_sub",
+    ),
+    copy_limitation(
+        OPS, "cortex_m:int8", "slice_copy/channels_last", "pairs_cortex_m/avg_pool_then_join_halves"
+    ),
+    copy_limitation(
+        OPS, "cortex_m:int8", "pixel_shuffle/factor3", "pairs_cortex_m/max_pool_then_view"
+    ),
+    # An average pooling with padding becomes a pad and a pooling.
+    copy_limitation(
+        CORTEX_M,
+        "cortex_m:int8",
+        "cortex_m/pad_behind_pool",
+        "pairs_cortex_m/avg_pool_then_avg_pool",
+        error="shape (1, 6, 4, 6), expected (1, 4, 6, 6)",
     ),
     copy_limitation(
         OPS, "cortex_m:int8", "where/computed_condition", "pairs_cortex_m/mul_then_where"

@@ -173,6 +173,10 @@ _WRONG_SOFTMAX = dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",
 _CLAMPS = ("relu", "hardtanh", *(name for name in _ACTIVATIONS if name.startswith("clamp")))
 _PROMOTED = ("div", "sigmoid", "tanh", *(name for name in _CLAMPS if name.startswith("clamp")))
 """Operators whose results torch promotes to floats if their operands are codes."""
+_BESIDE_NUMBERS = ("relu6", "add_number", "mul_number", "number_sub", "maximum")
+"""Consumers that begin with a sum or product of their input and a number."""
+_BEHIND_POOLS = (*_BESIDE_NUMBERS, "join_halves", "slice", "view", "avg_pool")
+"""Consumers that Cortex-M gets wrong or refuses behind a pooling, whose result is channels-last."""
 
 GROUPS = [
     Group(
@@ -199,9 +203,15 @@ GROUPS = [
             "linear": ("residual",),
             "softmax": ("maximum",),
             **dict.fromkeys(_PROMOTED, (*_CLAMPS, "residual")),
+            **dict.fromkeys(("avg_pool", "max_pool"), _BEHIND_POOLS),
         },
         alone=[
             ("mul", "mean"),
+            ("avg_pool", "mul_number"),
+            ("max_pool", "number_sub"),
+            ("avg_pool", "join_halves"),
+            ("avg_pool", "avg_pool"),
+            ("max_pool", "view"),
             ("mul", "where"),
             ("clamp", "relu"),
             ("clamp", "clamp"),

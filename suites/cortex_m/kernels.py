@@ -116,6 +116,10 @@ _ELEMENTWISE = [
     op("cortex_m/softmax", lambda x: F.softmax(x, -1), randn(3, 8)),
     op("cortex_m/transpose", lambda x: torch.relu(x).permute(1, 2, 0), randn(2, 3, 4)),
     op("cortex_m/pad", lambda x: F.pad(torch.relu(x), (1, 2)), randn(2, 3, 4)),
+    op("cortex_m/pad_behind_pool",
+       lambda x: F.pad(F.max_pool2d(x.unsqueeze(0), (2, 1)), (0, 0, 1, 1)), randn(4, 8, 3)),
+    op("cortex_m/pad_behind_pool_channels_last",
+       lambda x: F.pad(F.max_pool2d(x, (2, 1)), (0, 0, 1, 1)), randn(1, 4, 8, 3).channels_last()),
 ]  # fmt: skip
 _TABLES = [
     op(f"cortex_m/{function.__name__}", function, x)
@@ -128,6 +132,9 @@ _TABLES = [
     )
 ]  # fmt: skip
 _BOUNDED = [
+    # Small values: the kernel rounds their product to halves of a step first.
+    op("cortex_m/mul_of_clamped", lambda x: torch.square(x.clamp(-0.2, 0.5)),
+       uniform(-2.5, 2.5, 12, 12)),
     op("cortex_m/hardtanh_of_tanh", lambda x: F.hardtanh(torch.tanh(x), -0.5, 0.5),
        uniform(-3, 3, 4, 9)),
     op("cortex_m/relu_of_sigmoid", lambda x: torch.relu(torch.sigmoid(x)), uniform(-6, 6, 4, 9)),

@@ -43,4 +43,16 @@ LIMITATIONS: list[Limitation] = [
         stage="run",
         error="tensors_have_same_dtype(in, mat2, out)",
     ),
+    Limitation(
+        target="cortex_m:*",
+        case="cortex_m/pad_behind_pool",
+        reason="The result of cortex_m.quantized_max_pool2d is channels-last, also of a contiguous "
+        "tensor. _get_pad_replacement orders the padding by the layout that the tensor had before, "
+        "and cortex_m.pad pads other dimensions (docs/findings.md). Workaround: "
+        "`x.contiguous(memory_format=torch.channels_last)` before the pooling.",
+        link=_PASSES + "aten_to_cortex_m_pass.py",
+        stage="compare",
+        error="shape (1, 4, 4, 5), expected (1, 4, 6, 3)",
+        outcome=Status.MISMATCH,
+    ),
 ]

@@ -83,6 +83,7 @@ UNRECOGNISED = {
     "coreml_folds_not_documented": "no program of torch reaches these operations",
     "coreml_state_half": "the names of states are not among the signs",
     "cortex_m_clamp_not_fused": "the bounds of an activation are not among the signs",
+    "cortex_m_pad_behind_pool": "another shape than expected has many causes",
     "cortex_m_clamp_of_tanh": "the operator before an activation is not among the signs",
     "vgf_grid_sampler_zeros": "the number of channels is not among the signs",
     "openvino_abs_of_constants": "lowering folds the operator away",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 from suites.coreml.limitations import LIMITATIONS as COREML
+from suites.cortex_m.limitations import LIMITATIONS as CORTEX_M
 from suites.half.limitations import LIMITATIONS as HALF
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as METAL
@@ -40,6 +41,13 @@ LIMITATIONS: list[Limitation] = [
     ),
     copy_limitation(
         COREML, "coreml:fp32", "prelu/rows_by_column", "mtcnn_onet/*", target="coreml:int8"
+    ),
+    copy_limitation(
+        CORTEX_M, "cortex_m:int8", "cortex_m/pad_behind_pool", "crepe_tiny/*",
+        target="cortex_m:*",
+        stage="lower",
+        error="Kernel size can't be greater than actual input size",
+        outcome=Status.FAILED,
     ),
     copy_limitation(
         HALF, "xnnpack:bf16", "half_conv/2d",

@@ -39,14 +39,19 @@ class JointErrors:
     Args:
         truth: the oracle, float64.
         step: the quantization step of the output, in its unit; None for an output that is no code.
+        numbers: the oracle's numbers before they were rounded to codes, of the output's shape.
     """
 
-    def __init__(self, truth: torch.Tensor, step: float | None) -> None:
+    def __init__(
+        self, truth: torch.Tensor, step: float | None, numbers: torch.Tensor | None = None
+    ) -> None:
         self._truth = truth
         self._is_code = step is not None
         sizes = [1, *(truth.shape[dim] for dim in self._list_dims())]
         self._steps = [truth.new_full((size,), step or 0.0) for size in sizes]
         self._largest = [truth.new_zeros(size) for size in sizes]
+        self._groups = None if numbers is None or step is None else _group_equal(numbers)
+        self._is_judged = torch.ones_like(truth, dtype=torch.bool)
 
     def add_steps(self, run: torch.Tensor) -> None:
         """Add the output of a run in which every requantization is off by a step."""
@@ -54,7 +59,15 @@ class JointErrors:
             self._add(run, self._steps)
 
     def add(self, run: torch.Tensor) -> None:
-        """Add the output of a run in which only numbers near a tie are requantized otherwise."""
+        """Add the output of a run in which only numbers near a tie are requantized otherwise.
+
+        The run draws an error for each element. A target rounds equal numbers alike, such as those
+        of all elements that a clamp set to its bound. Where many elements share a number near a
+        tie, their own bounds judge them.
+        """
+        if self._groups is not None and run.shape == self._truth.shape:
+            differing = self._groups[self._find_differing(run)]
+            self._is_judged &= ~torch.isin(self._groups, differing[differing >= 0])
         self._add(run, self._largest)
 
     def measure(self, actual: torch.Tensor) -> tuple[float, float, str]:
@@ -105,8 +118,10 @@ class JointErrors:
         )
 
     def _count_differing(self, actual: torch.Tensor) -> int:
-        step = float(self._steps[0])
-        return int(((actual.double() - self._truth).abs() > step / 2).sum())
+        return int(self._find_differing(actual).sum())
+
+    def _find_differing(self, actual: torch.Tensor) -> torch.Tensor:
+        return (actual.double() - self._truth).abs() > self._steps[0] / 2
 
     def _add(self, run: torch.Tensor, largest: list[torch.Tensor]) -> None:
         """Add a run; one of another shape, or that is not finite, is left out."""
@@ -126,15 +141,41 @@ class JointErrors:
         """Return the root mean square error of the tensor, then those of its slices, without the
         largest errors."""
         squares = (values.double() - self._truth).square_()
-        slices = [squares.reshape(1, -1)]
-        slices += [squares.movedim(dim, 0).flatten(1) for dim in self._list_dims()]
-        return [_mean_without_largest(each).sqrt() for each in slices]
+        squares.masked_fill_(~self._is_judged, 0.0)
+        return [
+            _mean_without_largest(*rows).sqrt()
+            for rows in zip(self._slice(squares), self._slice(self._is_judged), strict=True)
+        ]
+
+    def _slice(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield rows of elements that are judged together: all elements, then the slices."""
+        yield tensor.reshape(1, -1)
+        for dim in self._list_dims():
+            yield tensor.movedim(dim, 0).flatten(1)
 
 
-def _mean_without_largest(rows: torch.Tensor) -> torch.Tensor:
-    """Return the mean of each row over all but the largest elements."""
+def _group_equal(numbers: torch.Tensor) -> torch.Tensor | None:
+    """Return an index for each element, the same for equal numbers.
+
+    Returns:
+        A tensor of the same shape. An element is -1 where no more elements than those that are left
+        out share its number; None where all are.
+    """
+    found = numbers.unique(return_inverse=True, return_counts=True)  # type: ignore[no-untyped-call]
+    _, groups, sizes = found
+    groups = torch.where(sizes[groups] > _LEFT_OUT, groups, -1)
+    return groups if bool((groups >= 0).any()) else None
+
+
+def _mean_without_largest(rows: torch.Tensor, is_judged: torch.Tensor) -> torch.Tensor:
+    """Return the mean of each row over all but the largest elements.
+
+    Args:
+        rows: numbers; 0 for elements that are not judged.
+        is_judged: which elements count.
+    """
     left_out = min(_LEFT_OUT, rows.shape[1])
     # The sum of the rest, not a difference of sums: one error may be far larger than the others.
     largest = rows.topk(left_out, dim=1).indices
     rest = rows.scatter(1, largest, 0.0).sum(1)
-    return rest / max(1, rows.shape[1] - left_out)
+    return rest / (is_judged.sum(1) - left_out).clamp(min=1)

@@ -11,6 +11,7 @@ from suites.models.limitations.metal import METAL
 from suites.models.limitations.mlx import MLX
 from suites.models.limitations.runtime import RUNTIME
 from suites.models.limitations.tosa import TOSA
+from suites.models.limitations.vgf import VGF
 from suites.models.limitations.xnnpack import XNNPACK
 
 LIMITATIONS: list[Limitation] = [
@@ -22,5 +23,6 @@ LIMITATIONS: list[Limitation] = [
     *TOSA,
     *COREML,
     *CORTEX_M,
+    *VGF,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

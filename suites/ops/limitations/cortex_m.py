@@ -180,10 +180,16 @@ CORTEX_M: list[Limitation] = [
         link=_KERNELS + "op_grid_sampler_2d.cpp",
     ),
     _layout(
-        "convolution/2d_transposed_input|argmax/transposed",
-        "The kernels refuse a tensor in the layout of the transposed example.",
-        error="0x12",
-        link=_KERNELS + "util/tensor_util_portable.cpp",
+        "convolution/2d_transposed_input",
+        "op_convolution.cpp refuses a tensor in the layout of the transposed example.",
+        error="tensor_is_default_or_channels_last_dim_order(in)",
+        link=_KERNELS + "op_convolution.cpp",
+    ),
+    _layout(
+        "argmax/transposed",
+        "op_argmax.cpp refuses a tensor in the layout of the transposed example.",
+        error="check_argmin_argmax_args(in, dim, keepdim, out)",
+        link=_KERNELS + "op_argmax.cpp",
     ),
     # Portable kernels that permute values of other layouts
     _silent_layout(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -164,3 +165,78 @@ def test_runs_that_are_not_finite_are_left_out() -> None:
     errors.add(torch.full((4,), float("nan")))
     errors.add(torch.zeros(5))
     assert errors.measure(torch.zeros(4)) == before
+
+
+class Narrowed(torch.nn.Module):
+    """Rounds to float16 between two quantizations, as a target does, and the oracle does not.
+
+    Values are 0 and the bound of a clamp. Float16 rounds the bound down, by almost half a step of
+    float16, over a tie of the second quantization: most runs err less.
+    """
+
+    first = 0.5 + 0.95 * 2.0**-12
+    second = 0.5 / (166.5 - 0.006)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = round_to_grid(torch.clamp(x, 0.0, self.first), self.first)
+        return round_to_grid(x.to(torch.float16).to(torch.float32), self.second)
+
+
+def round_to_grid(x: torch.Tensor, scale: float) -> torch.Tensor:
+    grid = (scale, 0, -300, 300, torch.int16)
+    codes = torch.ops.quantized_decomposed.quantize_per_tensor.default(x, *grid)
+    return torch.ops.quantized_decomposed.dequantize_per_tensor.default(codes, *grid)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_elements_that_share_a_number_are_rounded_alike(seed: int) -> None:
+    graph = torch.fx.symbolic_trace(Narrowed())
+    x = torch.zeros(12, 12)
+    x[:3] = 2.0
+    precision = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+    reference = compute_reference(graph, [(x,)], precision, seed)
+    values = reference.eager[0][0]
+    assert int((values != reference.oracle[0][0]).sum()) == 36
+    assert compare([[values]], reference).passed
+    # The other number is a code, and near no tie.
+    values = torch.where(x == 0, Narrowed.second, reference.oracle[0][0].float())
+    assert "codes are not the quantized graph's" in (compare([[values]], reference).problem or "")
+
+
+def test_a_shared_number_that_no_run_rounds_otherwise_is_judged() -> None:
+    numbers = torch.arange(96, dtype=torch.float64)
+    numbers[:48] = 0
+    errors = JointErrors(torch.zeros(96, dtype=torch.float64), 1.0, numbers)
+    wrong, run = torch.zeros(96), torch.zeros(96, dtype=torch.float64)
+    wrong[:48] = 1.0
+    assert errors.describe(wrong)
+    run[7] = 1.0
+    errors.add(run)
+    assert errors.describe(wrong) is None
+    wrong[48:60] = 1.0
+    assert errors.describe(wrong)
+
+
+class Squared(torch.nn.Module):
+    """The multiplier of its product is 0.4, so that a kernel rounds to halves of a step first."""
+
+    step = 0.001
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = round_to_grid(x, 0.02)
+        return round_to_grid(x * x, self.step)
+
+
+def test_a_product_is_rounded_twice() -> None:
+    graph = torch.fx.symbolic_trace(Squared())
+    codes = torch.full((12, 12), 5.0)
+    codes[:5] = 4.0  # the product is 6.4 steps: 6.5, then 7
+    once = Precision(safety=2.0, samples=16, requantization=2.0**-5)
+    twice = replace(once, rounds_products_twice=True)
+    calls = [(codes * 0.02,)]
+    values = ((codes.square() * 0.8 + 0.5).floor() / 2 + 0.5).floor() * Squared.step
+    assert not compare([[values]], compute_reference(graph, calls, once, 0)).passed
+    reference = compute_reference(graph, calls, twice, 0)
+    assert compare([[values]], reference).passed
+    values[5:] += Squared.step
+    assert not compare([[values]], reference).passed
