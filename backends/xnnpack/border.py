@@ -57,12 +57,10 @@ def _list_calls(
     import torch
     from executorch.exir.delegate import executorch_call_delegate
 
-    from backends.xnnpack.backend import DELEGATE
-
     for node in graph.graph.nodes:
         if node.target is executorch_call_delegate:
             module: Any = getattr(graph, node.args[0].target)
-            if module.backend_id == DELEGATE:
+            if module.backend_id == "XnnpackBackend":
                 outputs = node.meta["val"]
                 outputs = outputs if isinstance(outputs, list | tuple) else [outputs]
                 inputs = [each.meta["val"] for each in node.args[1:]]

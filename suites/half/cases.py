@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch.nn import (
     AvgPool2d,
     BatchNorm2d,
@@ -61,6 +62,7 @@ CASES: list[Case] = [
         nn_case("half_norm/group", lambda: GroupNorm(2, 8), randn(2, 8, 4, 4)),
         nn_case("half_pool/max", lambda: MaxPool2d(2), randn(1, 3, 6, 6)),
         nn_case("half_pool/average", lambda: AvgPool2d(2), uniform(0.5, 1, 1, 3, 6, 6)),
+        op("half_gelu/plain", F.gelu, randn(3, 24)),
         op("half_softmax/last", torch.softmax, randn(3, 24), dim=-1),
         op("half_matmul/batched", torch.bmm, randn(2, 5, 16), randn(2, 16, 6)),
         op("half_mean/last", torch.mean, uniform(1, 2, 3, 24), dim=-1, keepdim=True),

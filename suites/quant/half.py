@@ -31,7 +31,7 @@ _STATIC = "xnnpack:int8"
 _ANY = "xnnpack:int8|xnnpack:int8_dynamic"
 
 
-class _Residual(Module):
+class _HalfResidual(Module):
     """A convolution whose result is added to its input."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ CASES: list[Case] = [
         _layer("convolution", lambda: Conv2d(3, 4, 3, stride=2, padding=1), 1, 3, 8, 8),
         _layer("transposed", lambda: ConvTranspose2d(3, 4, 3, stride=2), 1, 3, 5, 5),
         _layer("batch_norm", _normalized, 1, 3, 8, 8),
-        _layer("residual", _Residual, 1, 4, 6, 6),
+        _layer("residual", _HalfResidual, 1, 4, 6, 6),
         _layer("classifier", _classifier, 1, 3, 8, 8),
         # XNNPACK concatenates at most five tensors; a pass divides more.
         _op("cat_of_two", _join, (2, 3, 4)),

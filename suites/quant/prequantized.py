@@ -128,6 +128,31 @@ class _Decoder(torch.nn.Module):
         return self.head(x + self.down(hidden))
 
 
+class _ScaledConvolution(torch.nn.Module):
+    """A convolution in 8 bits whose input is scaled by channel, and quantized as it comes.
+
+    The quantize operators are written out, as a module that was quantized elsewhere has them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("codes", torch.randint(-127, 127, (8, 8, 3, 3), dtype=torch.int8))
+        self.register_buffer("scales", torch.rand(8) * 0.02 + 0.001)
+        self.register_buffer("zero_points", torch.zeros(8, dtype=torch.int64))
+        self.register_buffer("factor", torch.rand(1, 8, 1, 1) + 0.5)
+        self.register_buffer("term", torch.rand(1, 8, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ops, ends = torch.ops.quantized_decomposed, (-128, 127)
+        x = torch.relu(x * self.factor + self.term)
+        grid = (*ops.choose_qparams.tensor(x, *ends, 1e-5, torch.int8), *ends, torch.int8)
+        x = ops.dequantize_per_tensor.tensor(ops.quantize_per_tensor.tensor(x, *grid), *grid)
+        weight = ops.dequantize_per_channel(
+            self.codes, self.scales, self.zero_points, 0, -127, 127, torch.int8
+        )
+        return torch.nn.functional.conv2d(x, weight, padding=1)
+
+
 def _layer() -> torch.nn.Module:
     return Linear(64, 32)
 
@@ -154,6 +179,11 @@ CASES: list[Case] = [
           dynamic_shapes=[{0: _BATCH}], calls=[[randn(1, 64)], [randn(16, 64)]]),
     _case("int8_da_tied", _XNNPACK, _dynamic(4, 32), _Tied, randn(4, 64)),
     _case("int8_da_decoder", _XNNPACK, _dynamic(4, 32), _Decoder, ints(0, 50, 2, 5)),
+    replace(
+        nn_case("prequantized/dynamic_convolution_behind_scale", _ScaledConvolution,
+                randn(1, 8, 6, 6), tags=["weights"]),
+        targets=_XNNPACK,
+    ),
     _case("mxfp8_decoder", _MLX, _mxfp8, _Decoder, ints(0, 50, 2, 5)),
     _case("nvfp4", _MLX, _nvfp4, _layer, randn(4, 64)),
     _case("float8_rows", "portable:*|mlx:fp32", _float8, _layer, randn(4, 64)),

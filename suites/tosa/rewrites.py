@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.nn import Conv1d, Conv2d, ConvTranspose2d, Module
+from torch.nn import Conv1d, Conv2d, Conv3d, ConvTranspose2d, Module
 
 from harness import Case
 from suites.build import bools, ints, nn_case, op, randn, uniform
@@ -141,6 +141,8 @@ CASES: list[Case] = [
         replace(case, targets="tosa:fp|tosa:int")
         for case in (
             *itertools.chain.from_iterable(map(_identity, _IDENTITIES)),
+            nn_case("convolution/3d_depthwise", lambda: Conv3d(3, 6, 3, groups=3),
+                    randn(1, 3, 5, 4, 4)),
             op("slice/of_slice", _two_slices, randn(7, 8)),
             op("slice/of_slice_read_between", _read_between, randn(7, 8)),
             op("max_pool2d/dilation_of_padded_negatives", F.max_pool2d,

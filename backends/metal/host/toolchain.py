@@ -201,8 +201,10 @@ def _build(folder: Path, target: Path, header: str, source: str, flags: list[str
         made = Path(making) / "kernel.o"
         _run([*flags, "-c", str(unit), "-o", str(made)])
         library = Path(making) / "kernel.so"
-        # Linked without the sanitizer's flag: our runtime replaces the sanitizer's.
-        linked = [str(_runtime_path(folder)), "-lm", "-Wl,-rpath,$ORIGIN", "-Wl,--no-undefined"]
+        # Linked without the sanitizer's flag: our runtime replaces the sanitizer's. Linking
+        # libstdc++, which no kernel uses, would take most of the time.
+        linked = [str(_runtime_path(folder)), "-nodefaultlibs", "-lm", "-lc", "-lgcc"]
+        linked += ["-Wl,-rpath,$ORIGIN", "-Wl,--no-undefined"]
         _run(["-shared", str(made), "-o", str(library), *linked])
         os.replace(library, target)
 
