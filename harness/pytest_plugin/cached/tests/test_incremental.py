@@ -121,7 +121,8 @@ def test_with_everything_known_no_worker_starts_and_nothing_is_imported(project:
     assert "worker" not in fourth.stdout
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("workers", ["1", "0"])
 def test_of_what_an_earlier_session_collected_only_files_with_something_to_run_are_again(
     project: Path, workers: str
 ) -> None:
