@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from executorch.backends.mlx.builder.op_helpers import torch_dtype_to_scalar_type
-from executorch.backends.mlx.builder.op_registry import REGISTRY
 
 from harness.backend_api import OperatorClaim, op_name
 
 
 def list_claims() -> dict[str, OperatorClaim]:
     """List the operators that have a handler, with the dtypes that the delegate's format has."""
+    # Off a Mac the package lacks files until ``backends.mlx`` has completed it.
+    from executorch.backends.mlx.builder.op_registry import REGISTRY
+
     dtypes = tuple(_list_dtypes())
     return {
         op_name(target): OperatorClaim(
@@ -35,6 +36,8 @@ class _Call:
 
 
 def _list_dtypes() -> Iterator[str]:
+    from executorch.backends.mlx.builder.op_helpers import torch_dtype_to_scalar_type
+
     for dtype in sorted({each for each in vars(torch).values() if isinstance(each, torch.dtype)},
                         key=str):  # fmt: skip
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from executorch.backends.openvino.partitioner import OpenvinoOperatorsSupport, OperatorSupport
 
 from harness.backend_api import OperatorClaim
 
@@ -14,6 +13,9 @@ _PREFIX = "torch.ops."
 
 def list_claims() -> dict[str, OperatorClaim]:
     """List the operators of the tables that the installed torch has."""
+    # It needs the package openvino, an extra of this project.
+    from executorch.backends.openvino.partitioner import OpenvinoOperatorsSupport, OperatorSupport
+
     tables = {
         "OpenVINO's op_support.py": OperatorSupport([])._support_dict,
         "OpenvinoOperatorsSupport": OpenvinoOperatorsSupport.extended_support_dict,
