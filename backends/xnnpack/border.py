@@ -6,7 +6,7 @@ writes float32 where the program has planned float16 overwrites what is behind i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def find_border_problem(lowered: Lowered) -> str | None:
     from backends.xnnpack.listing import read_border_dtypes
 
     for data, inputs, outputs in _list_calls(lowered.edge.graph_module):
-        if _are_float32([*inputs, *outputs]):
+        if not any(map(_is_half, [*inputs, *outputs])):
             continue
         sides = zip(("input", "output"), (inputs, outputs), read_border_dtypes(data), strict=True)
         for side, tensors, names in sides:
@@ -43,10 +43,8 @@ def find_border_problem(lowered: Lowered) -> str | None:
 _FLOATS = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16"}
 
 
-def _are_float32(values: Sequence[Any]) -> bool:
-    return not any(
-        str(getattr(each, "dtype", "")) in ("torch.float16", "torch.bfloat16") for each in values
-    )
+def _is_half(value: Any) -> bool:
+    return str(getattr(value, "dtype", "")) in ("torch.float16", "torch.bfloat16")
 
 
 def _list_calls(

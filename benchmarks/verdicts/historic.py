@@ -11,6 +11,7 @@ harmless here: read it before you call it missed.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -144,10 +145,15 @@ def try_without(
             return Outcome(fix, "no cell")
         run = folder / "run"
         _conform("run", *cells, "-n", workers, "--run-dir", str(run), path=folder)
-        was_red = {cell.id for cell in load(recorded).cells if cell.status.is_red}
         ran = load(run).cells
+    was_red = _list_red(recorded)
     red = tuple(cell.id for cell in ran if cell.status.is_red and cell.id not in was_red)
     return Outcome(fix, "red" if red else "green", len(ran), red)
+
+
+@functools.cache
+def _list_red(recorded: Path) -> frozenset[str]:
+    return frozenset(cell.id for cell in load(recorded).cells if cell.status.is_red)
 
 
 def _conform(
@@ -199,7 +205,7 @@ def main(
     workers: str,
     out: Path | None,
 ) -> None:
-    """Undo upstream's fixes one at a time, and count those that cells notice."""
+    """Undo fixes of ExecuTorch one at a time, and count the fixes that cells notice."""
     console = Console()
     outcomes: list[Outcome] = []
     others = 0
