@@ -266,7 +266,7 @@ def quality(cell: Cell) -> str:
     word += f"; share of values that are clipped: {shares}" if shares else ""
     return (
         f"SQNR {text.decibels(found.sqnr_db)} of the quantized graph against the float model "
-        f"(output {found.output}); {text.decibels(found.expected_db)} expected of "
+        f"(output {found.output}, all calls); {text.decibels(found.expected_db)} expected of "
         f"{text.count(found.roundings, 'rounding')}{word}"
     )
 

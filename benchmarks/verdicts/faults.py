@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.model.case import CallInputs, arguments
 from harness.vendors.torch import tree_leaves
+from reports import sensitivity
 
 # The positions of activation, weight and bias among an operator's arguments.
 _OPERANDS: Mapping[str, tuple[int, int, int | None]] = {
@@ -29,7 +30,7 @@ _OPERANDS: Mapping[str, tuple[int, int, int | None]] = {
 # Operators that take codes: an error in the scale of all weights is one in their product.
 _OF_CODES = ("_linear_fp_act_4bit_weight", "tosa_mxfp::linear", "tosa_mxfp::conv2d")
 
-KINDS = ("scale of the weights", "one weight", "bias", "scale of the input", "zero point")
+KINDS = tuple(sensitivity.KINDS)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,21 @@
 """Sensitivity: the smallest error in a layer that turns a cell red.
 
-    python -m benchmarks.verdicts.sensitivity --targets 'xnnpack:*' --write docs/sensitivity.md
+    python -m benchmarks.verdicts.sensitivity --targets 'xnnpack:*' --run FOLDER
 
 For each recipe, and a linear layer, a convolution, an attention and three trained networks: an
 error in the weights of the first, the middle and the last layer, in a single weight, in a bias, in
 the scale of the layer's input, and in its zero point. The error is planted while the reference's
 own module runs in eager, and its outputs are judged as those of a target. A target that errs by its
 own rounding is red no later. Networks whose packages (suites/trained/requirements.txt) are not
-installed are left out. --write needs all targets, and takes about half an hour.
+installed are left out. --write needs all targets, and takes about half an hour. --run adds the
+figures to a run folder, and the dashboard of the run has a page of them.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.verdicts.false_alarms import matches
-from benchmarks.verdicts.faults import KINDS, Fault, count_layers, run_with_fault
+from benchmarks.verdicts.faults import Fault, count_layers, run_with_fault
 from harness import Case, Tester, registry
 from harness.errors import StageFailure
 from harness.numerics.compare import compare
@@ -32,6 +32,8 @@ from harness.pipeline.route import find_unsupported_reason, prepare
 from harness.record.target import Target
 from harness.vendors.quiet import silence_vendors
 from harness.vendors.versions import describe_missing_packages
+from reports import sensitivity
+from reports.sensitivity import KINDS, SmallestError, describe
 from suites.build import nn_case, randn
 from suites.trained import images, pitch, voices
 
@@ -70,35 +72,18 @@ TRAINED = [
 ]
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The smallest error that turns a cell red.
-
-    Attributes:
-        case: name of the case.
-        target: the target.
-        layer: ``first``, ``middle`` or ``last``.
-        kind: one of :data:`~benchmarks.verdicts.faults.KINDS`.
-        size: the error, infinite where no error up to twice the value is red.
-    """
-
-    case: str
-    target: Target
-    layer: str
-    kind: str
-    size: float
-
-
 @click.command(help=__doc__)
 @click.option("--cases", "names", default="*", help="Globs over cases, separated by |.")
 @click.option("--targets", default="*", help="Globs over targets, separated by |.")
 @click.option("--write", "page", type=click.Path(path_type=Path), help="Write a Markdown page.")
-def main(names: str, targets: str, page: Path | None) -> None:
+@click.option("--run", "folder", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Write the figures into a run folder.")  # fmt: skip
+def main(names: str, targets: str, page: Path | None, folder: Path | None) -> None:
     """Measure and print."""
     silence_vendors()
     torch.set_num_threads(2)
     speed.install()
-    console, found = Console(), list[Measurement]()
+    console, found = Console(), list[SmallestError]()
     for case in [*OPERATORS, *TRAINED]:
         if not matches(names, case.name):
             continue
@@ -114,15 +99,18 @@ def main(names: str, targets: str, page: Path | None) -> None:
                 console.print(f"{case.name}@{target}: {failure}", markup=False)
                 continue
             found += here
-            sizes = ", ".join(f"{kind} {_describe(_worst(here, kind))}" for kind in KINDS)
+            sizes = ", ".join(f"{kind} {_worst(here, kind)}" for kind in KINDS)
             console.print(f"{case.name}@{target}: {sizes}", markup=False)
-    table = format_table(found)
+        if folder is not None:
+            sensitivity.write(folder, found)
+    table = sensitivity.format_table(sensitivity.build_rows(found))
     console.print(table, markup=False)
     if page is not None:
-        page.write_text(_PAGE.format(table=table))
+        kinds = "\n".join(f"| {kind} | {meaning} |" for kind, meaning in KINDS.items())
+        page.write_text(_PAGE.format(table=table, kinds=f"| column | error |\n|---|---|\n{kinds}"))
 
 
-def measure(case: Case, target: Target) -> Iterator[Measurement]:
+def measure(case: Case, target: Target) -> Iterator[SmallestError]:
     """Measure the layers of a module on a target; nothing where the target does not support it.
 
     Raises:
@@ -147,7 +135,8 @@ def measure(case: Case, target: Target) -> Iterator[Measurement]:
 
             size = _find_smallest_step(is_red) if kind == "zero point" else _find_smallest(is_red)
             if size is not None:
-                yield Measurement(case.name, target, at, kind, size)
+                found = None if math.isinf(size) else size
+                yield SmallestError(case.name, str(target), at, kind, found)
 
 
 def _find_smallest_step(is_red: _IsRed) -> float | None:
@@ -172,33 +161,9 @@ def _find_smallest(is_red: _IsRed) -> float | None:
     return math.inf if low > _LARGEST else 2.0**low
 
 
-def _worst(found: Sequence[Measurement], kind: str) -> float | None:
-    return max((each.size for each in found if each.kind == kind), default=None)
-
-
-def _describe(size: float | None) -> str:
-    if size is None:
-        return "–"
-    if math.isinf(size):
-        return "none"
-    return f"{size:.0f}" if size >= 1 else f"{size:.2g}"
-
-
-def format_table(found: Sequence[Measurement]) -> str:
-    """Format a Markdown table: median and worst of each kind, by target."""
-    lines = [
-        f"| target | {' | '.join(KINDS)} |",
-        "|---" * (len(KINDS) + 1) + "|",
-    ]
-    for target in dict.fromkeys(each.target for each in found):
-        cells = []
-        for kind in KINDS:
-            sizes = [each.size for each in found if (each.target, each.kind) == (target, kind)]
-            median = statistics.median_high(sizes) if sizes else None
-            worst = max(sizes, default=None)
-            cells.append("–" if not sizes else f"{_describe(median)}, {_describe(worst)}")
-        lines.append(f"| `{target}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def _worst(found: Sequence[SmallestError], kind: str) -> str:
+    sizes = [math.inf if each.size is None else each.size for each in found if each.kind == kind]
+    return describe(max(sizes)) if sizes else "–"
 
 
 _PAGE = """\
@@ -213,13 +178,7 @@ Silero). `none` is an error that twice the value does not show.
 python -m benchmarks.verdicts.sensitivity --write docs/sensitivity.md
 ```
 
-| column | error |
-|---|---|
-| scale of the weights | all weights of a layer, relative |
-| one weight | its largest weight, relative |
-| bias | all of it, by this share of its largest element |
-| scale of the input | the layer's input, relative |
-| zero point | the layer's input, in steps of its codes |
+{kinds}
 
 Errors are powers of two, planted in the reference's own module; its outputs are judged as those of
 a target. A target that errs by its own rounding as well is red at the same error or a smaller one.

@@ -115,7 +115,8 @@ def _print_legend(cells: Sequence[Cell], out: Console) -> None:
             out.print(safe_text(f"{outcome.symbol} {outcome.label}: {outcome.meaning}", "dim"))
     quantized = [cell.target for cell in cells if facts.model_sqnr(cell) is not None]
     if quantized:
-        words = "SQNR: first line against the quantized graph, second against the float model"
+        words = "SQNR of the worst output of a call: first line against the quantized graph, "
+        words += "second against the float model"
         out.print(safe_text(f"{words} ({', '.join(quantized)})", "dim"))
 
 

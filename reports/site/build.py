@@ -13,7 +13,7 @@ from harness.coverage.summary import read_summary
 from harness.errors import ConformError, RunUnreadable
 from harness.record.folder import load
 from harness.record.run import Run
-from reports import facts, jinja
+from reports import facts, jinja, sensitivity
 from reports.comparison.diff import Diff, diff
 from reports.comparison.snapshot import take_snapshot
 from reports.coverage import page as coverage_page
@@ -21,7 +21,7 @@ from reports.mutation import page as mutation_page
 from reports.site import changes, comparisons, manifest, page
 from reports.site.columns import Catalogue, CellHistory, columns
 from reports.site.details import SHARD, write_details, write_histories
-from reports.site.folder import COVERAGE, INDEX, MUTATION, SUPPORT, Folder, open_folder
+from reports.site.folder import COVERAGE, INDEX, MUTATION, SENSITIVITY, SUPPORT, Folder, open_folder
 from reports.site.pack import script
 from reports.site.store import FoundRuns, find_runs
 from reports.summary import RunSummary, Totals
@@ -158,6 +158,10 @@ class _SiteWriter:
             **self._write_page(
                 chosen, "Operators", SUPPORT, _build_support_tables,
                 lambda found, name: support_page.render(found, title=name, back=back),
+            ),
+            **self._write_page(
+                chosen, "Sensitivity", SENSITIVITY, sensitivity.read,
+                lambda found, name: sensitivity.render(found, title=name, back=back),
             ),
         }  # fmt: skip
         news = None

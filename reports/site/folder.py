@@ -26,6 +26,7 @@ INDEX = "index.html"
 COVERAGE = "coverage.html"
 MUTATION = "mutation.html"
 SUPPORT = "support.html"
+SENSITIVITY = "sensitivity.html"
 _DATA = re.compile(r"data-[0-9a-f]{12}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from harness import Case, Inputs, PassCase
-from suites.passes.graphs import graph
+from suites.passes.graphs import NIGHTLY, graph
 
 F = torch.nn.functional
 
@@ -115,7 +115,7 @@ CASES = [
     *PassCase("arm_var", "+decompose_var", VARIANCES, "tosa:fp").cases,
     *PassCase("arm_mean", "+decompose_mean", MEANS, "tosa:fp").cases,
     *PassCase("arm_norm_apart", "+decompose_layer_norm+decompose_var+decompose_mean", NORMS,
-              "tosa:fp", frozenset({"passes", "nightly"})).cases,
+              "tosa:fp", NIGHTLY).cases,
     *(
         case
         for name, one in FUNCTIONS.items()

@@ -11,6 +11,9 @@ from harness import Case, Inputs
 
 ROWS = {0: Dim("rows", min=2, max=9)}
 
+# A plain run has all passes in sequence, and each pass on the graphs that are made for it.
+NIGHTLY = frozenset({"passes", "nightly"})
+
 
 class Function(torch.nn.Module):
     """A function as a module, with a buffer to write to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Inputs, PassCase
-from suites.passes.graphs import MOVED, graph
+from suites.passes.graphs import MOVED, NIGHTLY, graph
 
 LAST = torch.channels_last
 
@@ -47,9 +47,6 @@ PERMUTED = [
     graph("moves_nothing", lambda x: x.reshape(4, 1, 6).permute(1, 0, 2) + 1),
     graph("three", lambda x: x.permute(1, 0, 2, 3).permute(1, 2, 0, 3).permute(0, 3, 1, 2), image),
 ]  # fmt: skip
-
-# One pass at a time in a nightly run; all passes in sequence in every run.
-NIGHTLY = frozenset({"passes", "nightly"})
 
 MOVING = ("postpone_permute", "replace_nop_transpose", "fuse_cascaded_transpose", "remove_permutes")
 

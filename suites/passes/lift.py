@@ -87,7 +87,7 @@ def _case(
 ) -> Case:
     return Case(
         f"lift/{name}", lambda: (module(), inputs()), dynamic_shapes=shapes, targets=TARGETS,
-        tags=frozenset({"passes"}),
+        plain_targets="*+lift", tags=frozenset({"passes"}),
     )  # fmt: skip
 
 

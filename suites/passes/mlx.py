@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case, PassCase
-from suites.passes.graphs import CAST, MOVED, REPEATED, WRITABLE, graph
+from suites.passes.graphs import CAST, MOVED, NIGHTLY, REPEATED, WRITABLE, graph
 
 BARE = "mlx:fp32-passes"
 ALL = ("+fuse_rms_norm+canonicalize_permute+collapse_view_copy+collapse_permute"
@@ -32,11 +32,11 @@ NORMS = [
 
 CASES = [
     *PassCase("mlx_fuse_rms_norm", "+fuse_rms_norm", NORMS, BARE).cases,
-    *PassCase("mlx_canonicalize_permute", "+canonicalize_permute", MOVED, BARE).cases,
-    *PassCase("mlx_collapse_view_copy", "+collapse_view_copy", MOVED, BARE).cases,
-    *PassCase("mlx_collapse_permute", "+collapse_permute", MOVED, BARE).cases,
+    *PassCase("mlx_canonicalize_permute", "+canonicalize_permute", MOVED, BARE, NIGHTLY).cases,
+    *PassCase("mlx_collapse_view_copy", "+collapse_view_copy", MOVED, BARE, NIGHTLY).cases,
+    *PassCase("mlx_collapse_permute", "+collapse_permute", MOVED, BARE, NIGHTLY).cases,
     *PassCase("mlx_collapse_dtype", "+collapse_dtype_conversion", CAST, BARE).cases,
-    *PassCase("mlx_remove_no_ops", "+remove_no_ops", MOVED, BARE).cases,
+    *PassCase("mlx_remove_no_ops", "+remove_no_ops", MOVED, BARE, NIGHTLY).cases,
     *PassCase("mlx_cse", "+cse", REPEATED, BARE).cases,
     *PassCase("mlx_reinplace", "+mlx_reinplace", WRITABLE, BARE).cases,
     *PassCase("mlx_in_order", ALL, [*MOVED, *WRITABLE, *NORMS], BARE).cases,

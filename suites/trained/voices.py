@@ -18,6 +18,18 @@ _FRAME, _CONTEXT = 512, 64  # samples of a decision, and of the frame before it
 FRAMES = 12  # decisions of a call: 0.4 s
 
 
+class Spectrum(nn.Module):
+    """Frames of shape (frames, 576) to the magnitudes of their spectra, (frames, 129, 4)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stft_conv = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        parts = self.stft_conv(F.pad(frames, (0, _CONTEXT), "reflect").unsqueeze(1))
+        return torch.sqrt(parts[:, :129] ** 2 + parts[:, 129:] ** 2)
+
+
 class VoiceDetector(nn.Module):
     """Silero's detector, version 6, for 16 kHz: frames of shape (frames, 576) to probabilities.
 
@@ -26,7 +38,7 @@ class VoiceDetector(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stft_conv = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+        self.spectrum = Spectrum()
         self.conv1 = nn.Conv1d(129, 128, 3, padding=1)
         self.conv2 = nn.Conv1d(128, 64, 3, stride=2, padding=1)
         self.conv3 = nn.Conv1d(64, 64, 3, stride=2, padding=1)
@@ -35,9 +47,7 @@ class VoiceDetector(nn.Module):
         self.final_conv = nn.Conv1d(128, 1, 1)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        spectrum = self.stft_conv(F.pad(frames, (0, _CONTEXT), "reflect").unsqueeze(1))
-        x = torch.sqrt(spectrum[:, :129] ** 2 + spectrum[:, 129:] ** 2)
-        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        x = torch.relu(self.conv2(torch.relu(self.conv1(self.spectrum(frames)))))
         x = torch.relu(self.conv4(torch.relu(self.conv3(x)))).squeeze(-1)
         hidden, _ = self.lstm(x)
         voices = self.final_conv(torch.relu(hidden).unsqueeze(-1))
@@ -49,6 +59,7 @@ def voice_detector() -> nn.Module:
 
     saved = load_file(find_file("silero_vad/data/silero_vad_16k.safetensors"))
     model = VoiceDetector()
+    saved["spectrum.stft_conv.weight"] = saved.pop("stft_conv.weight")
     for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         saved[f"lstm.{part}_l0"] = saved.pop(f"lstm_cell.{part}")
     model.load_state_dict(saved)

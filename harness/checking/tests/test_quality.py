@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -144,6 +145,14 @@ def test_modules_are_found_that_reach_an_sqnr() -> None:
         (again,) = check(make(), draw(0), cell.target, keep_float=found.keep_float)
         assert again.quality is not None
         assert again.quality.sqnr_db == pytest.approx(found.reached_db, abs=0.01)
+
+
+def test_an_sqnr_that_only_a_float_program_reaches() -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 2))
+    (cell,) = check(layers, (torch.randn(3, 4),), "xnnpack:int8", reach_sqnr=90.0)
+    assert cell.status is Status.PASSED, cell.error
+    assert cell.quality is not None
+    assert (sorted(cell.quality.keep_float), cell.quality.reached_db) == (["0", "1"], math.inf)
 
 
 def test_what_all_modules_do_not_reach_is_said() -> None:

@@ -51,6 +51,7 @@ ATTEMPTS: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # Dask's, of peers that do not answer
 def test_no_dask_message_executes_code_of_a_peer(tmp_path: Path) -> None:
     root = tmp_path / "checkout"

@@ -113,6 +113,7 @@ crew.run(unit, lambda event: print(crew.folder, flush=True))
 """
 
 
+@pytest.mark.nightly
 def test_processes_end_with_their_worker(root: Path) -> None:
     """Killed, a worker closes nothing; and a process in the middle of a cell reads nothing. What it
     left is removed by the next one."""

@@ -59,7 +59,7 @@ def lower(target: str) -> Tester:
     return tester.lower().to_executorch().serialize()
 
 
-@pytest.mark.one_of(8)
+@pytest.mark.one_of(16)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:
     varied = run_cell(NET, target)
@@ -97,6 +97,7 @@ def test_a_setting_that_upstream_ignores_is_red(
     assert said in (cell.error or "")
 
 
+@pytest.mark.nightly
 def test_a_quantizer_that_ignores_a_layer_type_is_an_error() -> None:
     tester = Tester(NET, "xnnpack:int8+layer_types")
     tester.export()

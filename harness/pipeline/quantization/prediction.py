@@ -15,6 +15,7 @@ import msgspec
 import torch
 from torch.fx import GraphModule
 
+from harness.errors import UnsupportedProgram
 from harness.execution.interface import Interface
 from harness.model.case import CallInputs, arguments
 from harness.model.precision import Precision
@@ -148,7 +149,10 @@ def _explain_quality(
     if options.reach_db is not None and run_without is not None:
 
         def measure(names: Sequence[str]) -> float:
-            sides = (run_without(names, calls), expected)
+            try:
+                sides = (run_without(names, calls), expected)
+            except UnsupportedProgram:
+                return math.inf  # nothing is left to quantize
             outputs = ([call.outputs[quality.output] for call in side] for side in sides)
             sqnr = compute_sqnr(*outputs)
             return -math.inf if sqnr is None else sqnr

@@ -258,7 +258,7 @@ def test_two_runs_can_be_chosen_filtered_and_linked(opened: Callable[..., Any], 
     again.wait_for_function("location.hash.includes('a=night-0')")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_a_phone_in_both_themes(
     view: str, opened: Callable[..., Any], index: str

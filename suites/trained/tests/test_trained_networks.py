@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from harness import Cell, check
 from harness.model.case import Built, Case
+from harness.record.cell import Status
 from harness.vendors.versions import describe_missing_packages
 from suites.trained import images, pitch, sentences, sounds, voices
 
@@ -51,6 +53,31 @@ def test_the_detector_hears_speech_and_no_speech_in_noise() -> None:
     speech, noise = run(build("silero_vad/speech"))
     assert (speech > 0.6).all()
     assert (noise < 0.1).all()
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # torch's, of an LSTM's weights
+@pytest.mark.parametrize("target", ["xnnpack:int8", "tosa:int"])
+def test_the_detector_in_8_bits_needs_its_spectrum_in_float(target: str) -> None:
+    case = _CASES["silero_vad/speech"]
+    built = build(case.name)
+    assert case.calibration is not None
+    inputs, calibration = list(built.calls), list(case.calibration())
+
+    def run_check(*kept: str) -> Cell:
+        (cell,) = check(
+            built.module, inputs, target, calibration=calibration, keep_float=kept,
+            metric=case.metric,
+        )  # fmt: skip
+        assert cell.status is Status.PASSED, cell.error
+        return cell
+
+    whole, mixed = run_check(), run_check("spectrum")
+    assert whole.is_degraded
+    assert not mixed.is_degraded
+    assert [metric.value for metric in mixed.metrics] == [0.0]
+    assert mixed.quality is not None
+    assert mixed.quality.sqnr_db > 30
 
 
 def test_embeddings_of_a_voice_are_the_nearest() -> None:

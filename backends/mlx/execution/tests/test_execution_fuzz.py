@@ -145,7 +145,7 @@ def test_hostile_nodes_give_results_or_are_refused(worker: Worker) -> None:
     assert seen["refused"] > 100
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [

@@ -23,7 +23,7 @@ from harness.model import registry
 pytestmark = pytest.mark.filterwarnings("ignore")  # vendors' own
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize(
     ("target", "runtime"),
     [

@@ -43,7 +43,7 @@ def _recipe(**changes: Any) -> Recipe:
     return replace(portable.BACKEND.recipes["fp32"], **changes)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     ("target", "function", "stage", "reason"),
     [

@@ -177,7 +177,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_rewriting_that_changes_the_module_is_red(name: str) -> None:
     fault = FAULTS[name]

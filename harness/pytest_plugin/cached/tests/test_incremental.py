@@ -194,6 +194,7 @@ def test_what_fails_or_does_not_run_is_never_taken(project: Path, workers: str) 
     assert re.search(r"1 failed, 1 passed, 1 skipped, 2 xfailed", second.stdout), second.stdout
 
 
+@pytest.mark.nightly
 def test_a_crash_is_never_taken(project: Path) -> None:
     write_suite(project, SEGFAULT)
     assert run(project, "-n", "1", *REUSING, folder="first").returncode == 1
