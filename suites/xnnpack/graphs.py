@@ -64,7 +64,11 @@ _PAD = [
     _padded("1d_channels_and_length", lambda: Conv1d(5, 4, 3), (1, 0, 1, 1)),
 ]
 
+_CLONE = op("clone/between_products", lambda x: (x * 2).clone() * 3, randn(3, 4))
+
 CASES: list[Case] = [
+    # With dim orders exir makes another operator of it.
+    replace(_CLONE, targets="xnnpack:fp32|xnnpack:fp32+skip_dim_order"),
     *(replace(case, targets="xnnpack:fp32") for case in (*_NORM, *_CAT)),
     *(replace(case, targets="xnnpack:fp32|xnnpack:int8") for case in _PAD),
     *(

@@ -80,6 +80,19 @@ def find_places(prepared: GraphModule) -> list[Place]:
     ]
 
 
+def list_writers(graph: GraphModule) -> list[Node]:
+    """Return the calls of operators that write to an argument, nested graphs included."""
+    return [
+        node
+        for part in graph.modules()
+        if isinstance(part, GraphModule)
+        for node in part.graph.nodes
+        if node.op == "call_function"
+        and (schema := getattr(node.target, "_schema", None)) is not None
+        and schema.is_mutable
+    ]
+
+
 Replace = Callable[[Place, torch.Tensor], torch.Tensor]
 """Takes a place and the value there; returns the value that the graph goes on with."""
 

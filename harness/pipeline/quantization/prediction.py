@@ -30,6 +30,7 @@ from harness.pipeline.quantization.conversion import (
     find_wrong_conversion,
     list_operations,
 )
+from harness.pipeline.quantization.lost_writes import find_lost_write
 from harness.pipeline.quantization.quality import (
     QualityOptions,
     compute_sqnr,
@@ -61,6 +62,7 @@ class Prediction:
         calls: the predicted calls.
         operations: the operations of the prepared graph.
         wrong_grids: what is wrong with the grids of the quantizer.
+        lost_write: a write in place that quantization loses.
         results: the outputs of each call, with every place rounded to its grid.
         reference: the float model, with the errors that such rounding may cause.
         changed: positions of the flat inputs that the model changes.
@@ -74,6 +76,7 @@ class Prediction:
     calls: Sequence[CallInputs]
     operations: Sequence[Operation]
     wrong_grids: Sequence[str]
+    lost_write: str | None
     results: Sequence[CallResult]
     reference: Reference | None
     changed: frozenset[int]
@@ -119,6 +122,7 @@ def predict(
         calls,
         operations,
         wrong,
+        find_lost_write(runs, calls, changed),
         results,
         reference,
         changed,
@@ -243,6 +247,8 @@ def compare_quantized(
     problems = list(prediction.wrong_grids[:1])
     if len(prediction.wrong_grids) > 1:
         problems.append(f"and {len(prediction.wrong_grids) - 1} other grids are wrong")
+    if prediction.lost_write is not None:
+        problems.append(prediction.lost_write)
     pairs = zip(returned, prediction.results, strict=True)
     is_equal = all(one.equals(other) for one, other in pairs)
     problem = _find_wrong_operand(graph, prediction, interface.arrange(calls[0]))

@@ -28,7 +28,7 @@ CODE = """
 import sys
 import torch
 from harness import Case, registry
-from harness.pipeline.speed.tests.comparing.programs import find_cells, load_cases, lower_cells
+from harness.pipeline.speed.tests.comparing.programs import find_cells, load_cases, print_programs
 
 mode, what = sys.argv[1:]
 
@@ -68,9 +68,7 @@ def sample():
     yield from ((case, "tosa:int") for case in cases if case.name == "int_model/attention")
     yield from find_cells(cases[::32])
 
-cells = {"small": small, "sample": sample}[what]()
-for line in lower_cells(cells, with_speed=mode == "with"):
-    print("PROGRAM", *line)
+print_programs({"small": small, "sample": sample}[what](), mode)
 """
 
 
