@@ -109,6 +109,13 @@ LIMITATIONS: list[Limitation] = [
         "operations read. hardswish (ops.py) begins with thresholded_relu.",
         link="https://github.com/apple/coremltools/pull/2795",
     ),
+    _folded(
+        case="matmul/constant_arange",
+        reason="arange (ops.py) of an exported program ignores the dtype and returns integers, and "
+        "matmul of two constants has the dtype of the first one (docs/findings.md). Workaround: "
+        "`torch.arange(n) * 1.0`.",
+        link=_OPS,
+    ),
     Limitation(
         target="coreml:*",
         case="prelu/rows_by_column",

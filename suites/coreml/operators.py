@@ -45,6 +45,10 @@ def _make_network() -> nn.Module:
     ).eval()
 
 
+def _make_rows() -> torch.Tensor:
+    return torch.arange(3, dtype=torch.float32)[:, None] @ torch.linspace(0, 1, 5)[None]
+
+
 def _make_prelu() -> nn.Module:
     module = nn.PReLU(3)
     nn.init.uniform_(module.weight, 0.1, 0.9)
@@ -90,6 +94,7 @@ CASES: list[Case] = on_coreml(
     op("floor_divide/int64_signs", lambda x, y: x // (y.abs() + 1), ints(-30, 30, 24),
        ints(-7, 7, 24)),
     op("remainder/signs", torch.remainder, randn(6, 7), uniform(-2.0, -0.5, 6, 7)),
+    op("matmul/constant_arange", lambda x: x + _make_rows(), randn(3, 5)),
     op("where/mixed", lambda c, x: torch.where(c, x, x.exp()), bools(4, 6), randn(4, 6)),
     Case("model/transformer_block", lambda: (Block(32, 4), (torch.randn(1, 7, 32),))),
     Case("model/mobile_network", lambda: (_make_network(), (torch.randn(2, 3, 16, 16),))),

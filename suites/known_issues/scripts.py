@@ -6,6 +6,7 @@ RECOGNISED = {
     "arm_inplace_state": "RewriteInplaceArithmeticPass",
     "arm_var_of_all": "DecomposeVarPass",
     "coreml_any_of_fractions": "any (ops.py) casts floats",
+    "coreml_arange_matmul": "arange (ops.py) of an exported program",
     "coreml_atan2_axis": "atan2 (ops.py) adds pi",
     "coreml_fill_tensor": "fill (ops.py) reads the value",
     "coreml_folds_to_number": "CoreML cannot fold constants",
