@@ -39,7 +39,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|broadcast_shapes"
     r"|unsupported param type|Failed to create static slice|^Aborted$|looks infinite"
     r"|the runtime has no kernel|the passes do not keep outputs|no stack trace"
-    r"|changed the module|got -256"
+    r"|changed the module|conversion changed it|^KeyError: 'val'$|got -256"
     r"|dtype \w+, expected|has \d+ elements$|Unknown operator|cumulative_length|declared:"
     r"|^Invalid user$|^is tagged with$|^dim_is_valid$|Cannot view a tensor|input 0 has shape"
     r"|assert_size_stride|a call returned shape|Expected matching dtypes|Invalid TOSA graph"
