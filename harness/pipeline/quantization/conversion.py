@@ -16,7 +16,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from harness.pipeline.quantization.observed_graph import Place, Replace, describe_node
+from harness.pipeline.quantization.observed_graph import (
+    Place,
+    Replace,
+    describe_node,
+    list_writers,
+)
 from harness.vendors.torch import tree_leaves, tree_map
 
 # Float32 roundings of the same formula; a wrong code is off by a whole step.
@@ -100,7 +105,7 @@ def find_wrong_conversion(
     # The output has a name of its own in each graph.
     nodes["output"] = graph.graph.output_node()
     values = _Values(graph, garbage_collect_values=False)
-    state = [(each, each.clone()) for each in graph.buffers()] if _writes(graph) else []
+    state = [(each, each.clone()) for each in graph.buffers()] if list_writers(graph) else []
     copies = tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, list(flat_inputs))
     try:
         values.run(*copies, enable_io_processing=False)
@@ -155,11 +160,6 @@ class _Values(Interpreter):
         # A later operator may write to it.
         self.by_name[node.name] = value.clone()
         return value
-
-
-def _writes(graph: GraphModule) -> bool:
-    schemas = (getattr(node.target, "_schema", None) for node in graph.graph.nodes)
-    return any(schema is not None and schema.is_mutable for schema in schemas)
 
 
 def _leaves(node: Node) -> list[Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch.export import ExportedProgram
@@ -15,6 +16,7 @@ from harness.numerics.module_runs import CallResult, EagerRuns
 from harness.numerics.oracle import Reference, compute_reference
 from harness.pipeline import stages
 from harness.pipeline.artifacts import ArtifactReader
+from harness.pipeline.quantization.lost_writes import find_lost_write
 from harness.pipeline.quantization.observed_graph import find_places, replace_observers
 from harness.pipeline.quantization.prediction import (
     Prediction,
@@ -96,11 +98,21 @@ class FormChecks(StageClock, ArtifactReader):
             runs = QuantizerRuns.from_calibrated(prepared, self._runs.seed)
             if not runs.places:
                 return None
+            original = self._make_float_module(exported)
+
+            def differs(within: Callable[[], AbstractContextManager[None]]) -> bool:
+                in_spec = exported.call_spec.in_spec
+                return (
+                    compare_form("rewritten", prepared, in_spec, original, within).problem
+                    is not None
+                )
+
             return predict(
                 runs,
                 calibration,
-                self._make_float_module(exported),
+                original,
                 is_apart=calibration is not self.built.calls,
+                lost_write=find_lost_write(runs, differs),
                 options=self._quality_options,
                 run_without=self._make_partial_run(exported, calibration),
             )

@@ -8,13 +8,13 @@ same writes: only copies without rounding show the difference.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch.fx import Node
 
-from harness.model.case import CallInputs
-from harness.numerics.module_runs import CallResult, run_calls
 from harness.pipeline.quantization.observed_graph import (
     Place,
     describe_node,
@@ -26,26 +26,34 @@ from harness.pipeline.quantization.quantizer_runs import QuantizerRuns
 _MOST_TRIED = 64
 """Places that are tried one by one, each in a run of the model."""
 
+Differs = Callable[[Callable[[], AbstractContextManager[None]]], bool]
+"""Whether the prepared graph differs from the float model where it runs within a context."""
 
-def find_lost_write(
-    runs: QuantizerRuns, calls: Sequence[CallInputs], inputs: Collection[int]
-) -> str | None:
+
+def find_lost_write(runs: QuantizerRuns, differs: Differs) -> str | None:
     """Return a write that is lost where tensors are quantized; None if all are kept.
 
     Args:
         runs: runs of the prepared graph.
-        calls: the calls to compare.
-        inputs: positions of the flat inputs that the model changes.
+        differs: compares the prepared graph with the float model.
     """
-    writers = list(list_writers(runs.prepared))
+    writers = list_writers(runs.prepared)
     if not writers:
         return None
-    places = [place for place in runs.list_rounded() if place.source.op != "get_attr"]
-    expected = _run_with_copies(runs, calls, inputs, [])
-    if _are_equal(_run_with_copies(runs, calls, inputs, places), expected):
+
+    def is_lost(copied: Sequence[Place]) -> bool:
+        def copy(place: Place, value: torch.Tensor) -> torch.Tensor:
+            return value.clone() if place in copied and runs.find_grid(place, value) else value
+
+        return differs(functools.partial(replace_observers, runs.places, copy))
+
+    places = runs.list_rounded()
+    if not is_lost(places):
         return None
+    # Weights are copied as well, and seldom written.
+    places.sort(key=lambda place: place.source.op == "get_attr")
     for place in places[:_MOST_TRIED]:
-        if not _are_equal(_run_with_copies(runs, calls, inputs, [place]), expected):
+        if is_lost([place]):
             behind = [each for each in writers if place.node in _trace_written(each)]
             return _describe_loss(str(place), (behind or writers)[0])
     return _describe_loss("a tensor", writers[0])
@@ -62,23 +70,3 @@ def _trace_written(writer: Node) -> set[Node]:
         found.add(node)
         node = node.args[0] if node.args else None
     return found
-
-
-def _run_with_copies(
-    runs: QuantizerRuns,
-    calls: Sequence[CallInputs],
-    inputs: Collection[int],
-    places: Sequence[Place],
-) -> list[CallResult]:
-    """Run the float model with a copy at some of the places that quantization rounds."""
-    copied = frozenset(places)
-
-    def copy(place: Place, value: torch.Tensor) -> torch.Tensor:
-        return value.clone() if place in copied and runs.find_grid(place, value) else value
-
-    with replace_observers(runs.places, copy):
-        return run_calls(runs.prepared, calls, runs.seed, inputs)
-
-
-def _are_equal(first: Sequence[CallResult], second: Sequence[CallResult]) -> bool:
-    return all(one.equals(other) for one, other in zip(first, second, strict=True))

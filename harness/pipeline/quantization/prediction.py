@@ -30,7 +30,6 @@ from harness.pipeline.quantization.conversion import (
     find_wrong_conversion,
     list_operations,
 )
-from harness.pipeline.quantization.lost_writes import find_lost_write
 from harness.pipeline.quantization.quality import (
     QualityOptions,
     compute_sqnr,
@@ -92,6 +91,7 @@ def predict(
     original: FloatModule,
     *,
     is_apart: bool = False,
+    lost_write: str | None = None,
     options: QualityOptions = QualityOptions(),  # noqa: B008  (frozen)
     run_without: RunWithout | None = None,
 ) -> Prediction:
@@ -102,6 +102,7 @@ def predict(
         calibration: the calls that calibrated it.
         original: the float module, with the calls to predict.
         is_apart: whether the calls are others than those that calibrated.
+        lost_write: as in :class:`Prediction`.
         options: what to measure of the output that is farthest from the float model.
         run_without: runs the graph as it is quantized with some modules in float; None where the
             recipe cannot leave modules in float.
@@ -122,7 +123,7 @@ def predict(
         calls,
         operations,
         wrong,
-        find_lost_write(runs, calls, changed),
+        lost_write,
         results,
         reference,
         changed,

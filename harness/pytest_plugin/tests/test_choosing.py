@@ -125,7 +125,7 @@ def test_the_table_of_backends_says_what_selects_a_target() -> None:
     assert {"ops", "models", "quant", "quick"} <= set(packages)
     assert found["mlx:bf16"][0] == 0
     assert found["null:eager"] == [0, 0, []]
-    assert found["xnnpack:fp32 with passes"][2] == ["passes", "variations"]
+    assert found["xnnpack:fp32 with passes"][2] == ["passes", "variations", "xnnpack"]
 
 
 def test_cases_are_listed_by_what_they_have() -> None:

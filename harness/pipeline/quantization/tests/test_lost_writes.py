@@ -25,7 +25,12 @@ class Net(torch.nn.Module):
 
 
 def run(write: Write, target: str) -> tuple[Status, str]:
-    cell = run_cell(Case("net", lambda: (Net(write).eval(), (torch.randn(5, 8),))), target)
+    case = Case(
+        "net",
+        lambda: (Net(write).eval(), (torch.randn(5, 8),)),
+        calls=lambda: [(torch.randn(5, 8),)],
+    )
+    cell = run_cell(case, target)
     return cell.status, cell.error or ""
 
 
@@ -59,6 +64,11 @@ def store(y: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     return y + seen
 
 
+def count(y: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+    seen.copy_(seen + 1)
+    return y * seen
+
+
 def clone_and_write(y: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     part = y.sigmoid()
     part[:, :3].mul_(0.0)
@@ -68,8 +78,8 @@ def clone_and_write(y: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("target", ["xnnpack:int8", "tosa:int"])
 @pytest.mark.parametrize(
     "write",
-    [lambda y, _: y.relu_(), lambda y, _: y.add_(1.0).mul_(y), store, clone_and_write],
-    ids=["activation", "arithmetic", "buffer", "unread"],
+    [lambda y, _: y.relu_(), lambda y, _: y.add_(1.0).mul_(y), store, count, clone_and_write],
+    ids=["activation", "arithmetic", "buffer", "counter", "unread"],
 )
 def test_other_writes_are_kept(write: Write, target: str) -> None:
     status, error = run(write, target)
