@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from reports import text
 from reports.render import views
@@ -56,6 +57,17 @@ def _bytecode_cache() -> BytecodeCache | None:
         folder.mkdir(parents=True, exist_ok=True)
         return TemplateCache(str(folder))
     return None
+
+
+def render(template: str, sheets: Sequence[str], **values: Any) -> str:
+    """Render a page without scripts.
+
+    Args:
+        template: name of the template, which reads ``css``.
+        sheets: names of its style sheets.
+        values: what else it reads.
+    """
+    return environment().get_template(template).render(css=sources(*sheets), **values)
 
 
 @functools.cache

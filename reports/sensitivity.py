@@ -110,15 +110,12 @@ def render(found: Sequence[SmallestError], *, title: str, back: str = "") -> str
         title: name of the run.
         back: address of the page to go back to; empty for none.
     """
-    return (
-        jinja.environment()
-        .get_template("sensitivity.html.j2")
-        .render(
-            css=jinja.sources("base.css", "releases.css", "coverage.css"),
-            title=title,
-            back=back,
-            kinds=KINDS,
-            rows=build_rows(found),
-            cases=list(dict.fromkeys(each.case for each in found)),
-        )
+    return jinja.render(
+        "sensitivity.html.j2",
+        ["base.css", "releases.css", "coverage.css"],
+        title=title,
+        back=back,
+        kinds=KINDS,
+        rows=build_rows(found),
+        cases=list(dict.fromkeys(each.case for each in found)),
     )

@@ -17,20 +17,17 @@ def render(summary: CoverageSummary, *, title: str, back: str = "") -> str:
     """
     rows = views.list_areas(summary)
     files = {row.area: views.select_files(summary, row.area) for row in rows}
-    return (
-        jinja.environment()
-        .get_template("coverage.html.j2")
-        .render(
-            css=jinja.sources("base.css", "releases.css", "coverage.css"),
-            title=title,
-            back=back,
-            cells=views.describe_cells(summary),
-            rows=rows,
-            files=files,
-            kinds=list(ExecutedBy),
-            labels=views.LABELS,
-            meanings=views.MEANINGS,
-            functions=views.select_functions,
-            describe=views.describe_function,
-        )
+    return jinja.render(
+        "coverage.html.j2",
+        ["base.css", "releases.css", "coverage.css"],
+        title=title,
+        back=back,
+        cells=views.describe_cells(summary),
+        rows=rows,
+        files=files,
+        kinds=list(ExecutedBy),
+        labels=views.LABELS,
+        meanings=views.MEANINGS,
+        functions=views.select_functions,
+        describe=views.describe_function,
     )

@@ -19,22 +19,19 @@ def render(tables: Sequence[SupportTable], *, title: str, back: str = "") -> str
     """
     # A run has dozens of targets; those that its suites are about come first.
     tables = sorted(tables, key=lambda table: -table.called)
-    return (
-        jinja.environment()
-        .get_template("support.html.j2")
-        .render(
-            css=jinja.sources("base.css", "releases.css", "coverage.css", "support.css"),
-            title=title,
-            back=back,
-            tables=tables,
-            operators=views.list_core(tables),
-            kinds=[kind for kind in Support if kind.value],
-            meanings=words.MEANINGS,
-            unclaimed=Support.UNCLAIMED,
-            describe_table=words.describe_table,
-            describe_versions=words.describe_versions,
-            describe_claim=words.describe_claim,
-            describe_row=words.describe_row,
-            describe_gaps=words.describe_gaps,
-        )
+    return jinja.render(
+        "support.html.j2",
+        ["base.css", "releases.css", "coverage.css", "support.css"],
+        title=title,
+        back=back,
+        tables=tables,
+        operators=views.list_core(tables),
+        kinds=[kind for kind in Support if kind.value],
+        meanings=words.MEANINGS,
+        unclaimed=Support.UNCLAIMED,
+        describe_table=words.describe_table,
+        describe_versions=words.describe_versions,
+        describe_claim=words.describe_claim,
+        describe_row=words.describe_row,
+        describe_gaps=words.describe_gaps,
     )
