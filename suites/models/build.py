@@ -21,7 +21,7 @@ from harness import Case, Inputs
 
 VOCABULARY = 256
 
-FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|coreml:fp32"
+FLOAT = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32|coreml:fp32|openvino:fp32"
 USUAL = f"{FLOAT}|xnnpack:int8|tosa:int|mlx:int4|metal:int4"
 """Targets of every architecture."""
 PICTURES = f"{FLOAT}|xnnpack:int8|tosa:int|mlx:int4"

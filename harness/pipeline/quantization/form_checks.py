@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Sequence
 
 import torch
 from torch.export import ExportedProgram
@@ -100,12 +99,11 @@ class FormChecks(StageClock, ArtifactReader):
                 return None
             original = self._make_float_module(exported)
 
-            def differs(within: Callable[[], AbstractContextManager[None]]) -> bool:
+            def differs(graph: torch.fx.GraphModule) -> bool:
+                paused = functools.partial(replace_observers, runs.places)
                 in_spec = exported.call_spec.in_spec
-                return (
-                    compare_form("rewritten", prepared, in_spec, original, within).problem
-                    is not None
-                )
+                form = compare_form("rewritten", graph, in_spec, original, paused)
+                return form.problem is not None
 
             return predict(
                 runs,

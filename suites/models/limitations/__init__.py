@@ -9,6 +9,7 @@ from suites.models.limitations.cortex_m import CORTEX_M
 from suites.models.limitations.exporter import EXPORTER
 from suites.models.limitations.metal import METAL
 from suites.models.limitations.mlx import MLX
+from suites.models.limitations.openvino import OPENVINO
 from suites.models.limitations.runtime import RUNTIME
 from suites.models.limitations.tosa import TOSA
 from suites.models.limitations.vgf import VGF
@@ -23,6 +24,7 @@ LIMITATIONS: list[Limitation] = [
     *TOSA,
     *COREML,
     *CORTEX_M,
+    *OPENVINO,
     *VGF,
 ]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

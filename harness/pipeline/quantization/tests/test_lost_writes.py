@@ -53,8 +53,11 @@ def test_a_write_to_a_part_is_lost(target: str) -> None:
     assert "test_lost_writes.py:" in error
 
 
-def test_a_write_that_dynamic_quantization_reads_too_early_is_lost() -> None:
-    status, error = run(set_column, "xnnpack:int8_dynamic")
+@pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_dynamic"])
+def test_a_write_that_another_reader_does_not_see_is_lost(target: str) -> None:
+    """XNNPACK's quantizer does not observe the selected column. In 8 bits that column and the layer
+    get dequantize nodes of their own; dynamic quantization quantizes before the write."""
+    status, error = run(set_column, target)
     assert status is Status.FAILED
     assert "loses the write of copy_" in error
 
