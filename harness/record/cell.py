@@ -114,10 +114,10 @@ class Numerics(msgspec.Struct, frozen=True, kw_only=True):
     ``role`` is ``output``, or ``input`` for an input that the program changes; ``output`` is then
     the input's position. ``dtype`` names a Python type where a program returns a number. ``name``
     is the output's path in a tree of named outputs. ``conclusive_share`` is the share of elements
-    that the best constant gets wrong, the only elements that are evidence; None in records of
-    schema 2 and before. ``vacuous`` explains why a pass is no evidence where that share is too
-    small. ``pattern`` describes the errors if they follow a simple rule: ``scaled by 1.001``;
-    ``problem`` repeats it.
+    that the best constant gets wrong, the only elements that are evidence; 1 where the limit of all
+    errors together rejects every constant; None in records of schema 2 and before. ``vacuous``
+    explains why a pass is no evidence where that share is too small. ``pattern`` describes the
+    errors if they follow a simple rule: ``scaled by 1.001``; ``problem`` repeats it.
     """
 
     call: int

@@ -80,7 +80,7 @@ class JointErrors:
             Error, limit, and place (empty for the whole tensor) where the error uses most of it.
         """
         worst, most = (0.0, 1.0, ""), 0.0
-        least = 0.0 if self._is_code else _LEAST_SHARE * float(self._truth.square().mean().sqrt())
+        least = self._least_step
         for dim, error, largest, step in zip(
             [None, *self._list_dims()],
             self._compute_errors(actual),
@@ -88,7 +88,7 @@ class JointErrors:
             self._steps,
             strict=True,
         ):
-            limit = (largest.square() * _SAFETY**2 + step.square() * _SHARE).sqrt()
+            limit = self._limit(largest, step)
             # NaN is wrong by the bound of its element.
             used = torch.where(step > least, error / limit, 0.0).nan_to_num(nan=0.0)
             at = int(used.argmax())
@@ -116,6 +116,33 @@ class JointErrors:
             "the errors are larger than rounding explains: in the root mean square "
             f"{size:.3g} of the error of a step at every requantization{where}, at most {limit:.3g}"
         )
+
+    def rejects_constants(self) -> bool:
+        """Whether the errors of every constant together are larger than rounding explains.
+
+        The elements that the best constant leaves out are the least or the greatest ones, and it is
+        the mean of the others.
+        """
+        values = self._truth[self._is_judged].sort().values
+        kept = len(values) - _LEFT_OUT
+        if kept < 1 or not values.isfinite().all():
+            return False
+        constants = values.unfold(0, kept, 1).mean(1)
+        errors = [
+            self._compute_errors(torch.full_like(self._truth, float(c)))[0] for c in constants
+        ]
+        return float(self._steps[0]) > self._least_step and bool(
+            torch.stack(errors).min() > self._limit(self._largest[0], self._steps[0])
+        )
+
+    @property
+    def _least_step(self) -> float:
+        """Steps up to this size change nothing: float operations alone computed the output."""
+        return 0.0 if self._is_code else _LEAST_SHARE * float(self._truth.square().mean().sqrt())
+
+    @staticmethod
+    def _limit(largest: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+        return (largest.square() * _SAFETY**2 + step.square() * _SHARE).sqrt()
 
     def _count_differing(self, actual: torch.Tensor) -> int:
         return int(self._find_differing(actual).sum())

@@ -12,7 +12,7 @@ from harness import Case, Tester
 from harness.model.precision import Precision
 from harness.numerics.compare import Verdict, compare
 from harness.numerics.formats.joint_errors import JointErrors
-from harness.numerics.oracle import compute_reference
+from harness.numerics.oracle import Reference, compute_reference
 
 TARGETS = ("xnnpack:int8", "tosa:int")
 
@@ -240,3 +240,37 @@ def test_a_product_is_rounded_twice() -> None:
     assert compare([[values]], reference).passed
     values[5:] += Squared.step
     assert not compare([[values]], reference).passed
+
+
+def test_a_constant_that_only_bounds_of_elements_pass_is_rejected() -> None:
+    truth = torch.linspace(-4, 4, 100, dtype=torch.float64)
+    errors = JointErrors(truth, 1.0)
+    errors.add(truth.clone())  # no requantization is near a tie
+    assert errors.rejects_constants()
+    reference = Reference([[truth]], [[torch.full_like(truth, 5.0)]], [[truth.float()]])
+    assert not compare([[truth.float()]], reference).numerics[0].is_conclusive
+    (row,) = compare([[truth.float()]], replace(reference, joint=[[errors]])).numerics
+    assert (row.conclusive_share, row.vacuous) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    "truth",
+    [
+        torch.full((100,), 2.0),
+        # The elements that are left out are the only ones that differ.
+        torch.tensor([9.0, -9.0, 9.0, -9.0] + [1.0] * 96),
+        torch.tensor([1.0, 5.0, 9.0]),
+        torch.tensor([1.0, torch.nan] * 50),
+    ],
+)
+def test_a_constant_that_all_limits_pass_is_not_rejected(truth: torch.Tensor) -> None:
+    errors = JointErrors(truth.double(), 1.0)
+    errors.add(truth.double())
+    assert not errors.rejects_constants()
+
+
+def test_a_constant_within_the_errors_of_requantizations_is_not_rejected() -> None:
+    truth = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    errors = JointErrors(truth, 0.1)
+    errors.add(truth + 1.0)
+    assert not errors.rejects_constants()
