@@ -83,10 +83,10 @@ def build_rows(found: Sequence[SmallestError]) -> dict[str, list[tuple[str, str]
 
 def _summarize(found: Sequence[SmallestError]) -> tuple[str, str] | None:
     sizes = [math.inf if each.size is None else each.size for each in found]
-    return (describe(statistics.median_high(sizes)), describe(max(sizes))) if sizes else None
+    return (_describe(statistics.median_high(sizes)), _describe(max(sizes))) if sizes else None
 
 
-def describe(size: float) -> str:
+def _describe(size: float) -> str:
     """The size of an error in two digits; ``none`` if it is infinite."""
     if math.isinf(size):
         return "none"

@@ -14,7 +14,7 @@ figures to a run folder, and the dashboard of the run has a page of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from harness.record.target import Target
 from harness.vendors.quiet import silence_vendors
 from harness.vendors.versions import describe_missing_packages
 from reports import sensitivity
-from reports.sensitivity import KINDS, SmallestError, describe
+from reports.sensitivity import KINDS, SmallestError
 from suites.build import nn_case, randn
 from suites.trained import images, pitch, voices
 
@@ -99,8 +99,10 @@ def main(names: str, targets: str, page: Path | None, folder: Path | None) -> No
                 console.print(f"{case.name}@{target}: {failure}", markup=False)
                 continue
             found += here
-            sizes = ", ".join(f"{kind} {_worst(here, kind)}" for kind in KINDS)
-            console.print(f"{case.name}@{target}: {sizes}", markup=False)
+            for name, pairs in sensitivity.build_rows(here).items():
+                worst = (pair[1] if pair else "–" for pair in pairs)
+                sizes = ", ".join(map(" ".join, zip(KINDS, worst, strict=True)))
+                console.print(f"{case.name}@{name}: {sizes}", markup=False)
         if folder is not None:
             sensitivity.write(folder, found)
     table = sensitivity.format_table(sensitivity.build_rows(found))
@@ -159,11 +161,6 @@ def _find_smallest(is_red: _IsRed) -> float | None:
             return None
         low, high = (low, middle) if found else (middle + 1, high)
     return math.inf if low > _LARGEST else 2.0**low
-
-
-def _worst(found: Sequence[SmallestError], kind: str) -> str:
-    sizes = [math.inf if each.size is None else each.size for each in found if each.kind == kind]
-    return describe(max(sizes)) if sizes else "–"
 
 
 _PAGE = """\

@@ -5,7 +5,7 @@ from common import Observation, main
 
 
 class Masked(torch.nn.Module):
-    """The second layer reads the first one's result, the first columns of which are set to 0."""
+    """Two layers. The first columns of the first result are set to 0 before the second layer."""
 
     def __init__(self) -> None:
         super().__init__()

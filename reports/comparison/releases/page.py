@@ -22,16 +22,13 @@ _CELLS = 500
 def render(found: list[Step]) -> str:
     """Render the page. Jinja2 escapes all text from records."""
     names = [found[0].before, *(step.after for step in found)] if found else []
-    return (
-        jinja.environment()
-        .get_template("releases.html.j2")
-        .render(
-            css=jinja.sources("base.css", "releases.css"),
-            names=names,
-            columns=COLUMNS,
-            note=NOTE,
-            steps=[_view(step) for step in found],
-        )
+    return jinja.render(
+        "releases.html.j2",
+        ["base.css", "releases.css"],
+        names=names,
+        columns=COLUMNS,
+        note=NOTE,
+        steps=[_view(step) for step in found],
     )
 
 
