@@ -121,19 +121,15 @@ class JointErrors:
         """Whether the errors of every constant together are larger than rounding explains.
 
         The elements that the best constant leaves out are the least or the greatest ones, and it is
-        the mean of the others.
+        the mean of the others: its error is their standard deviation.
         """
         values = self._truth[self._is_judged].sort().values
         kept = len(values) - _LEFT_OUT
         if kept < 1 or not values.isfinite().all():
             return False
-        constants = values.unfold(0, kept, 1).mean(1)
-        errors = [
-            self._compute_errors(torch.full_like(self._truth, float(c)))[0] for c in constants
-        ]
-        return float(self._steps[0]) > self._least_step and bool(
-            torch.stack(errors).min() > self._limit(self._largest[0], self._steps[0])
-        )
+        error = values.unfold(0, kept, 1).var(1, correction=0).min().sqrt()
+        step = self._steps[0]
+        return bool((step > self._least_step) & (error > self._limit(self._largest[0], step)))
 
     @property
     def _least_step(self) -> float:
