@@ -39,6 +39,13 @@ def _uneven(layer: Conv2d) -> Conv2d:
     return layer
 
 
+def _with_zeros(layer: Conv2d) -> Conv2d:
+    with torch.no_grad():
+        layer.weight[1] = 0.0
+        layer.bias[1] = 2.0  # type: ignore[index]
+    return layer
+
+
 def _normalised(relu: bool, groups: int = 1) -> Sequential:
     norm = BatchNorm2d(4)
     with torch.no_grad():
@@ -69,6 +76,9 @@ _CASES: list[Case] = [
             uniform(0.5, 1, 1, 3, 4, 4)),
         _2d("dilation", lambda: Conv2d(3, 4, 3, dilation=2), randn(1, 3, 7, 6)),
         _2d("grouped", lambda: Conv2d(4, 6, 3, groups=2), randn(1, 4, 5, 5)),
+        # Of a network that was trained with batch normalization.
+        _2d("channel_of_zeros", lambda: _with_zeros(Conv2d(3, 4, 3)),
+            uniform(-0.2, 0.2, 1, 3, 5, 5)),
         _2d("uneven_channels", lambda: _uneven(Conv2d(3, 4, 3)), randn(1, 3, 5, 5)),
         # Unsupported with dynamic quantization: XNNPACKQuantizer skips a convolution before a relu
         # in favour of a pattern that only static quantization has.

@@ -10,6 +10,7 @@ from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
+from suites.quant.limitations import LIMITATIONS as QUANT
 from suites.tosa.limitations import LIMITATIONS as TOSA
 
 _CONVOLUTIONS = "mtcnn_*|crepe_tiny/*|efficientnet_lite0/*"
@@ -48,6 +49,11 @@ LIMITATIONS: list[Limitation] = [
         stage="lower",
         error="Kernel size can't be greater than actual input size",
         outcome=Status.FAILED,
+    ),
+    copy_limitation(
+        QUANT, "cortex_m:int8", "int_conv2d/channel_of_zeros", "efficientnet_lite0/*",
+        target="cortex_m:*",
+        error="rounding the values of channel",
     ),
     copy_limitation(
         HALF, "xnnpack:bf16", "half_conv/2d",
