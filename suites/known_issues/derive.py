@@ -32,7 +32,8 @@ _ALL = [*_BY_OPERATOR, *_OTHERS, *OPINFO, *UPSTREAM]
 
 # Errors that many causes share. The modules beside this one list the signs of these limitations.
 _OF_ANY_CAUSE = re.compile(
-    r"^$|elements exceed the bound|rounding the values|failed with error 0x|^AssertionError$"
+    r"^$|elements exceed the bound|rounding the values|quantized wrongly$|failed with error 0x"
+    r"|^AssertionError$"
     r"|StopIteration|list index out of range|tuple index out of range|^index out of range$"
     r"|not enough values|Failed to load method|tensors used as indices|for a planned tensor of$"
     r"|cannot be broadcast|data must be a sequence|has no attribute|integer modulo by zero"

@@ -47,6 +47,13 @@ class Masked(nn.Module):
         return self.layer(x).masked_fill(~allowed[..., None], 0.0)
 
 
+def _with_small_weights(layer: nn.Conv2d) -> nn.Conv2d:
+    with torch.no_grad():
+        layer.weight[2] *= 1e-7
+        layer.bias[2] = -3.0  # type: ignore[index]
+    return layer
+
+
 IMAGE = torch.rand(1, 3, 32, 32)
 LAST = torch.arange(8.0).reshape(1, 2, 2, 2).to(memory_format=torch.channels_last)
 KNOWN = {
@@ -68,6 +75,10 @@ KNOWN = {
     "tanh-gelu": (
         Of(lambda x: nn.functional.gelu(3 * x, approximate="tanh")), (torch.randn(4, 8),),
         "xnnpack:fp32", "GeluVisitor",
+    ),
+    "channel of small weights": (
+        _with_small_weights(nn.Conv2d(3, 4, 1)), (0.1 * torch.randn(1, 3, 8, 8),),
+        "cortex_m:int8", "CortexMQuantizer have no `eps`",
     ),
     "state": (
         Of(lambda x: torch.var(x)), (torch.randn(3, 4),), "tosa:int", "DecomposeVarPass",
