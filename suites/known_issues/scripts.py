@@ -85,6 +85,7 @@ UNRECOGNISED = {
     "coreml_folds_negate_to_sort": _CONSTANT,
     "coreml_folds_not_documented": "no program of torch reaches these operations",
     "coreml_state_half": "the names of states are not among the signs",
+    "torch_weight_norm_vector": "the exported program is wrong, whatever computes it",
     "cortex_m_clamp_not_fused": "the bounds of an activation are not among the signs",
     "cortex_m_pad_behind_pool": "another shape than expected has many causes",
     "cortex_m_clamp_of_tanh": "the operator before an activation is not among the signs",

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from harness import Case
 from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform, values
@@ -162,6 +163,8 @@ CASES: list[Case] = [
     op("_log_softmax/middle_dim", torch.log_softmax, randn(2, 5, 3), dim=-2),
     op("_log_softmax/large_logits", torch.log_softmax, uniform(-300.0, 300.0, 4, 6), dim=-1),
     op("logsumexp/dim", torch.logsumexp, randn(3, 7), dim=-1),
+    nn_case("weight_norm/linear", lambda: weight_norm(nn.Linear(8, 5)), randn(3, 8)),
+    nn_case("weight_norm/vector", lambda: weight_norm(nn.LayerNorm(8)), randn(3, 8)),
 ]
 
 CASES = add_vacuous_reasons(

@@ -37,6 +37,28 @@ RUNTIME: list[Limitation] = [
         stage="lower",
         error="Cannot view a tensor",
     ),
+    Limitation(
+        target="portable:*|xnnpack:fp32|tosa:fp|mlx:*|metal:*|null:*|openvino:fp32|vgf:fp"
+        "|cortex_m:*",
+        case="weight_norm/vector",
+        reason="PyTorch's decomposition of _weight_norm_interface reduces all dimensions but one. "
+        "A vector has no others, and a norm over an empty list of dimensions is that of all "
+        "elements: weight_norm of a vector is divided by the norm of the vector, not by each "
+        "element (docs/findings.md). Workaround: no weight_norm of vectors.",
+        link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_decomp/decompositions.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="coreml:*",
+        case="weight_norm/vector",
+        reason="PyTorch's decomposition of _weight_norm_interface makes a norm over an empty list "
+        "of dimensions for a vector (docs/findings.md), and coremltools refuses that.",
+        link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_decomp/decompositions.py",
+        stage="lower",
+        error='Op "reduce_l2_norm_',
+    ),
     # Python bindings
     Limitation(
         target=_NATIVE,
