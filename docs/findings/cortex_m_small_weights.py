@@ -1,23 +1,18 @@
 """CortexMQuantizer clips the bias of a channel whose weights are all small."""
 
 import torch
-from common import Observation, main
+from common import Observation, main, run_quantized_on_cortex_m
 
 
 def observe() -> Observation:
-    from executorch.backends.cortex_m.quantizer.quantizer import CortexMQuantizer
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
-
     torch.manual_seed(0)
     layer = torch.nn.Conv2d(3, 2, 3).eval()
     with torch.no_grad():
         layer.weight[1] = 0.0
         layer.bias.fill_(2.0)
     x = (torch.randn(1, 3, 8, 8) * 0.1).to(memory_format=torch.channels_last)
-    exported = torch.export.export(layer, (x,)).module(check_guards=False)
-    prepared = prepare_pt2e(exported, CortexMQuantizer())
-    prepared(x)
-    expected, observed = layer(x)[0, :, 0, 0], convert_pt2e(prepared)(x)[0, :, 0, 0]
+    quantized, _ = run_quantized_on_cortex_m(layer, (x,))
+    expected, observed = layer(x)[0, :, 0, 0], quantized[0, :, 0, 0]
     return Observation(
         [round(value, 2) for value in expected.tolist()],
         [round(value, 2) for value in observed.tolist()],

@@ -44,7 +44,8 @@ RUNTIME: list[Limitation] = [
         reason="PyTorch's decomposition of _weight_norm_interface reduces all dimensions but one. "
         "A vector has no others, and a norm over an empty list of dimensions is that of all "
         "elements: weight_norm of a vector is divided by the norm of the vector, not by each "
-        "element (docs/findings.md). Workaround: no weight_norm of vectors.",
+        "element (docs/findings.md). Workaround: "
+        '`torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")` before the export.',
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_decomp/decompositions.py",
         stage="compare",
         error="elements exceed the bound",
