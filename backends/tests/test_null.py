@@ -27,7 +27,7 @@ CASES = [
 
 def test_almost_every_case_is_included() -> None:
     every = [case for suite in load_suites(OPS) for case in suite.cases]
-    assert len(every) - len(CASES) <= 3
+    assert len(CASES) > 0.99 * len(every)
 
 
 @pytest.mark.one_of(12)
