@@ -161,10 +161,7 @@ class Tester(ExecutionStages, GraphChecks):
                 program = make()
             else:
                 program = self._shared_work.export(self.case, self.built, self._runs, strict, make)
-        written = find_written_buffers(program)
-        held = {**program.state_dict, **program.constants}
-        held = {name: value for name, value in held.items() if name not in written}
-        self._alteration_check.track("the exported program", held)
+        self._track_exported(program)
         graph = (
             self._graph(program) if converted is not None or self.built.quantized_classes else None
         )
@@ -188,6 +185,8 @@ class Tester(ExecutionStages, GraphChecks):
         exported: ExportArtifact = self._artifacts.need("export", "quantize")
         if quantizer is None and self.recipe.quantizer is None:
             raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
+        # Nothing here may write to a buffer, whatever the program writes when it runs.
+        self._track_exported(exported.program, written=True)
         with self._vendor_stage("quantize", "prepare"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
@@ -201,6 +200,7 @@ class Tester(ExecutionStages, GraphChecks):
             graph = stages.convert(prepared)
         held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
         self._alteration_check.track("the quantized graph", held)
+        self._track_exported(exported.program)
         with self._vendor_stage("quantize", "export of the quantized graph"):
             program = stages.export(
                 graph,
@@ -215,6 +215,18 @@ class Tester(ExecutionStages, GraphChecks):
             form, self.quality = self._compare_quantized(exported.program, graph, prediction)
             self.intermediates += [form]
         return self
+
+    def _track_exported(self, program: ExportedProgram, written: bool = False) -> None:
+        """Hold vendor calls to the tensors of an exported program.
+
+        Args:
+            program: the exported program.
+            written: include the buffers that it writes; exir's emission runs delegates on them.
+        """
+        held = {**program.state_dict, **program.constants}
+        for name in () if written else find_written_buffers(program):
+            held.pop(name, None)
+        self._alteration_check.track("the exported program", held)
 
     def to_edge(self, edge_config: EdgeCompileConfig | None = None) -> Self:
         """Convert to edge dialect without partitioning; :meth:`lower` then lowers the result."""

@@ -48,6 +48,7 @@ RECOGNISED = {
     "runtime_remainder": "remainder_override",
     "runtime_sum_of_scalar": "The sum of a scalar",
     "xnnpack_quantizer_filters": "asks its filter for weights",
+    "torchao_folds_writes": "torchao's ConstantFolder recognizes writes",
     "torchao_lost_write": "quantize and dequantize nodes copy",
     "torchao_norm_beside_reader": "prepare_pt2e folds a batch norm",
     "torchao_histogram_first_step": "HistogramObserver clips",

@@ -10,6 +10,7 @@ from suites.signatures.limitations import LIMITATIONS as OF_SIGNATURES
 
 LIMITATIONS: list[Limitation] = [
     copy_limitation(OF_SIGNATURES, "tosa:int", "state/from_zero", "quick/state"),
+    copy_limitation(OF_QUANT, "cortex_m:int8", "int_in_place/add_to_part", "quick/state"),
     copy_limitation(
         OF_OPS, "openvino:fp32", "linear/dynamic_sequence", "quick/attention", target="openvino:*"
     ),

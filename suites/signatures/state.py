@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from harness import Case
@@ -20,9 +22,26 @@ class _Running(torch.nn.Module):
         return x + self.seen
 
 
-def _case(name: str, start: float) -> Case:
+class _Counting(torch.nn.Module):
+    """Scales by the number of calls, of which no input tells anything."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.count = torch.nn.Buffer(torch.zeros(1, dtype=dtype))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return x * self.count
+
+
+def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
     x = randn(3, 4)
-    return nn_case(f"state/{name}", lambda: _Running(start), x, calls=[(x,)] * 2, tags=["stateful"])
+    return nn_case(f"state/{name}", make, x, calls=[(x,)] * 2, tags=["stateful"])
 
 
-CASES: list[Case] = [_case("from_zero", 0.0), _case("from_one", 1.0)]
+CASES: list[Case] = [
+    _case("from_zero", lambda: _Running(0.0)),
+    _case("from_one", lambda: _Running(1.0)),
+    _case("counter", lambda: _Counting(torch.float32)),
+    _case("counter_int64", lambda: _Counting(torch.int64)),
+]

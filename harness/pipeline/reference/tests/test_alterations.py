@@ -98,6 +98,35 @@ def test_a_call_that_writes_to_the_callers_buffer_is_red(
     assert Cell.from_json(cell.to_json()).side_effects == cell.side_effects
 
 
+class Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(x.sum(0))
+        return x * self.count
+
+
+@pytest.mark.parametrize("name", ["prepare", "convert"])
+def test_a_quantizer_must_not_carry_out_the_programs_own_writes(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    case = Case("counting", lambda: (Counting(), (torch.randn(3, 2),)))
+    assert run_cell(case, "null:eager", recipe=QUANTIZING).status is Status.PASSED
+
+    def write(given: Any) -> None:
+        given.state_dict["count"].add_(1) if name == "prepare" else given.count.add_(1)
+
+    spoiling(monkeypatch, name, lambda given, *_: write(given))
+    cell = run_cell(case, "null:eager", recipe=QUANTIZING)
+    assert (cell.status, cell.stage) == (Status.FAILED, "quantize")
+    assert (
+        cell.error
+        == f"AlteredByCall: {name} changed what it was given: count of the exported program"
+    )
+
+
 def test_a_converted_graph_that_shares_memory_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoil(graph: torch.fx.GraphModule) -> None:
         overwrite(dict(graph.named_parameters())["linear.weight"])
