@@ -84,10 +84,14 @@ class Grid:
         return self.scale.numel() > 0 and math.isfinite(total) and float(self.scale.min()) > 0
 
     def fits(self, values: torch.Tensor) -> bool:
-        """Whether the values have as many channels as the grid. PT2E's operators refuse others."""
+        """Whether the values have as many channels as the grid, or the grid has one for all.
+
+        PT2E's operators refuse others.
+        """
         if self.axis is None:
             return True
-        return self.axis < values.dim() and values.shape[self.axis] == self.scale.numel()
+        count = self.scale.numel()
+        return self.axis < values.dim() and count in (1, values.shape[self.axis])
 
 
 def read_grid(observer: Any) -> Grid | None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers the operators)
 
-from harness.pipeline.quantization.grid import choose_grid
+from harness.pipeline.quantization.grid import Grid, choose_grid
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -34,3 +34,16 @@ def test_a_dynamic_grid_is_chosen_in_the_dtype_of_the_tensor(
         assert grid is not None
         assert float(grid.scale) == float(scale)
         assert int(grid.zero_point) == int(zero_point)
+
+
+def test_one_scale_for_all_channels_rounds_as_pt2e_does() -> None:
+    """A bias whose scale derives from per-tensor grids has such a grid."""
+    scale, zero_point = torch.tensor([0.1]), torch.tensor([0])
+    grid = Grid(scale, zero_point, -128, 127, axis=0)
+    values = torch.linspace(-1, 1, 6)
+    assert grid.fits(values)
+    codes = torch.ops.quantized_decomposed.quantize_per_channel(
+        values, scale, zero_point, 0, -128, 127, torch.int8
+    )
+    assert torch.equal(grid.quantize(values), codes * scale)
+    assert not Grid(torch.ones(2), torch.zeros(2), -128, 127, axis=0).fits(values)
