@@ -8,7 +8,8 @@ that cannot be copied at all are shared with the original.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,21 @@ def iterate_plain_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         return
     for name in tensor.__tensor_flatten__()[0]:
         yield from iterate_plain_parts(getattr(tensor, name))
+
+
+@contextmanager
+def keep_values(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Give tensors the values back that they had before the block."""
+    import torch
+
+    before = [(tensor, tensor.detach().clone()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in before:
+            # An expanded tensor cannot be written, neither by the block nor here.
+            if not torch.equal(tensor, value):
+                tensor.detach().copy_(value)
 
 
 def convert_state(

@@ -27,7 +27,7 @@ from torch.export import ExportedProgram
 from harness.errors import ConflictingOptions
 from harness.execution.operators import register_operators
 from harness.model.case import CallInputs, arguments
-from harness.model.copies import copy_tensor
+from harness.model.copies import copy_tensor, keep_values
 from harness.pipeline.quantization.observed_graph import find_observers
 from harness.pipeline.reference.calls import find_written_buffers
 from harness.vendors.torch import is_traceable_wrapper_subclass, tree_map
@@ -188,13 +188,10 @@ def calibrate(prepared: torch.fx.GraphModule, calibration: Sequence[CallInputs])
         calibration: inputs to calibrate with, at least one.
     """
     observed = {id(each) for observer in find_observers(prepared) for each in observer.buffers()}
-    buffers = [each for each in prepared.buffers() if id(each) not in observed]
-    state = [(buffer, buffer.clone()) for buffer in buffers]
-    for inputs in calibration:
-        args, kwargs = arguments(tree_map(_copy, inputs))
-        prepared(*args, **kwargs)
-    for buffer, value in state:
-        buffer.detach().copy_(value)
+    with keep_values(each for each in prepared.buffers() if id(each) not in observed):
+        for inputs in calibration:
+            args, kwargs = arguments(tree_map(_copy, inputs))
+            prepared(*args, **kwargs)
 
 
 def convert(prepared: torch.fx.GraphModule) -> torch.fx.GraphModule:

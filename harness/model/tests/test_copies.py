@@ -12,7 +12,13 @@ import torch
 
 from harness import Case
 from harness.errors import CaseError
-from harness.model.copies import convert_state, copy_module, copy_tensor, find_wrapper_tensors
+from harness.model.copies import (
+    convert_state,
+    copy_module,
+    copy_tensor,
+    find_wrapper_tensors,
+    keep_values,
+)
 
 
 class Pair(torch.Tensor):
@@ -145,3 +151,11 @@ def test_modules_of_inference_mode_are_copied() -> None:
     out = built.cast("bfloat16").module(torch.randn(1, 3, dtype=torch.bfloat16))
     assert out.dtype == torch.bfloat16
     assert module.weight.dtype == torch.float32
+
+
+def test_values_are_kept_also_of_tensors_that_cannot_be_written() -> None:
+    written, expanded = torch.zeros(2), torch.ones(1).expand(3)
+    with keep_values([written, expanded]):
+        written.add_(1)
+    assert written.tolist() == [0.0, 0.0]
+    assert expanded.tolist() == [1.0, 1.0, 1.0]

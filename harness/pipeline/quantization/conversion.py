@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
+from harness.model.copies import keep_values
 from harness.pipeline.quantization.observed_graph import (
     Place,
     Replace,
@@ -67,7 +68,7 @@ def list_operations(prepared: GraphModule, places: Sequence[Place]) -> list[Oper
 
     def read(leaf: Any) -> Any:
         found: list[Place] = []
-        while leaf in at:
+        while isinstance(leaf, Node) and leaf in at:
             found.append(at[leaf])
             leaf = at[leaf].source
         if not isinstance(leaf, Node):
@@ -105,13 +106,9 @@ def find_wrong_conversion(
     # The output has a name of its own in each graph.
     nodes["output"] = graph.graph.output_node()
     values = _Values(graph, garbage_collect_values=False)
-    state = [(each, each.clone()) for each in graph.buffers()] if list_writers(graph) else []
     copies = tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, list(flat_inputs))
-    try:
+    with keep_values(graph.buffers() if list_writers(graph) else ()):
         values.run(*copies, enable_io_processing=False)
-    finally:
-        for each, before in state:
-            each.copy_(before)
 
     def prescribe(operand: Operand) -> Any:
         value = values.by_name.get(operand.source, operand.constant)
