@@ -39,6 +39,12 @@ XNNPACK: list[KnownIssue] = [
         target=_T, stage="lower", op="clamp", arguments=r"\b(True|False)\b", error="flatc",
     ),
     issue(_FP32, "opinfo/permute/float32_0", op="permute"),
+    finding(
+        "XNNPACK gives the weight of a conv1d a fourth dimension for all readers",
+        "a `conv2d` of `x.unsqueeze(-1)` and `weight.unsqueeze(-1)`",
+        target=_T, stage="run", op="*", program="conv1d|convolution",
+        error="Failed to retrieve dim order from tensor",
+    ),
     # Values that the delegate computes
     issue(_FP32, "gelu/tanh", op="gelu", arguments="'tanh'"),
     issue(_FP32, "opinfo/interpolate-bilinear/float32_1", op="upsample_bilinear2d",

@@ -9,10 +9,10 @@ import pytest
 
 from harness import Case
 from harness.model.registry import NIGHTLY
-from suites.crossings import index
+from suites.crossings import index, weights
 from suites.crossings.build import Allows, find_rows
 
-_FAMILIES = [(index.FACTORS, index.allows, index.CASES)]
+_FAMILIES = [(each.FACTORS, each.allows, each.CASES) for each in (index, weights)]
 
 
 @pytest.mark.parametrize(("factors", "allows", "cases"), _FAMILIES)

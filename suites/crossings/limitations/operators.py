@@ -1,9 +1,9 @@
-"""Limitations of crossings."""
+"""Limitations of crossings of operators."""
 
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_limitation, copy_to_vgf
+from suites.known import copy_limitation
 from suites.opinfo.limitations import LIMITATIONS as OPINFO
 from suites.ops.limitations import LIMITATIONS as OPS
 from suites.overloads.limitations import LIMITATIONS as OVERLOADS
@@ -337,7 +337,7 @@ _COREML = [
     ),
 ]
 
-LIMITATIONS: list[Limitation] = [
+OPERATORS: list[Limitation] = [
     *_INDEX,
     *_CONVOLUTION,
     *_ELEMENTWISE,
@@ -347,4 +347,3 @@ LIMITATIONS: list[Limitation] = [
     *_CORTEX_M_LAYERS,
     *_CORTEX_M_OPERATORS,
 ]
-LIMITATIONS += copy_to_vgf(LIMITATIONS)

@@ -1,0 +1,48 @@
+"""The kernel that quantizes by channel ends the process for the scales that PT2E gives it."""
+
+import signal
+import subprocess
+import sys
+
+import torch
+from common import Observation, execute, main, to_edge_transform_and_lower
+
+INPUTS = (torch.ones(1, 2), torch.ones(3, 2))
+
+
+class Given(torch.nn.Module):
+    """A layer whose weight is an input."""
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, weight)
+
+
+def observe() -> Observation:
+    """Quantize with XNNPACK's quantizer, by channel, and run the program in a child process."""
+    import executorch.kernels.quantized  # noqa: F401  (registers the kernels)
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantizer = xnnpack.XNNPACKQuantizer()
+    quantizer.set_global(xnnpack.get_symmetric_quantization_config(is_per_channel=True))
+    exported = torch.export.export(Given().eval(), INPUTS)
+    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    prepared(*INPUTS)
+    quantized = torch.export.export(convert_pt2e(prepared), INPUTS)
+    edge = to_edge_transform_and_lower(quantized, partitioner=[XnnpackPartitioner()])
+    program = bytes(edge.to_executorch().buffer)
+    child = subprocess.run([sys.executable, __file__, "run"], input=program, capture_output=True)
+    ended = child.returncode
+    observed = f"killed by {signal.Signals(-ended).name}" if ended < 0 else f"exit {ended}"
+    expected = [round(value, 2) for value in quantized.module()(*INPUTS).flatten().tolist()]
+    return Observation(expected, observed, wrong=ended == -signal.SIGABRT)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["run"]:
+        import executorch.kernels.quantized  # noqa: F401
+
+        execute(sys.stdin.buffer.read(), INPUTS)
+    else:
+        main(observe)

@@ -1,0 +1,11 @@
+"""Limitations of crossings, by what is crossed."""
+
+from __future__ import annotations
+
+from harness import Limitation
+from suites.crossings.limitations.operators import OPERATORS
+from suites.crossings.limitations.weights import WEIGHTS
+from suites.known import copy_to_vgf
+
+LIMITATIONS: list[Limitation] = [*OPERATORS, *WEIGHTS]
+LIMITATIONS += copy_to_vgf(LIMITATIONS)
