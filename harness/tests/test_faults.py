@@ -112,6 +112,7 @@ def error_in_steps(tester: Tester) -> float:
     return tester.verdict.numerics[0].max_abs / step
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("target", FLOAT_TARGETS)
 def test_float_targets_catch_every_fault(target: str, fault: str) -> None:
@@ -128,6 +129,7 @@ def test_int8_targets_detect_errors_of_more_than_two_steps(fault: str) -> None:
         assert fault == "weights scaled by 1 %"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f != "weights scaled by 1 %"])
 def test_int8_targets_detect_faults_before_several_requantizations(fault: str) -> None:
     assert not run("tosa:int", block(), block(fault)).verdict.passed

@@ -173,7 +173,7 @@ def _register_caches(model: torch.nn.Module) -> None:
             _pytree._deregister_pytree_node(kind)
 
 
-_PLAIN_TARGETS = {"llama": "*", "llama_decode": "*"}
+_PLAIN_TARGETS = {"llama_decode": "*"}
 # The slower of the two convolutional networks, by a factor of three.
 _NIGHTLY_TAGS = {"mobilenet_v2": frozenset({"fp32", "night_model", "nightly"})}
 

@@ -65,6 +65,7 @@ def test_the_tensor_that_spoils_it_is_named_first() -> None:
         assert "test_quality.py" in next(part.source for part in parts if part.node == "cat")
 
 
+@pytest.mark.nightly
 def test_other_inputs_calibrate() -> None:
     alike = run(calibration=[draw(1), draw(2)])
     wider = run(calibration=[draw(1, 0.2)])
@@ -116,6 +117,7 @@ class Layers(torch.nn.Module):
         return out - out.mean(-1, keepdim=True)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", ["mlx:int4", "xnnpack:int4"])
 def test_weights_quantized_before_export_have_a_quality(target: str) -> None:
     torch.manual_seed(0)

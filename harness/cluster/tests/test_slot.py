@@ -64,6 +64,7 @@ def test_where_nothing_is_forked_a_command_starts_it(
         assert slot_process.__name__ in {part for one in runners_of(root) for part in one.cmdline()}
 
 
+@pytest.mark.nightly
 def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path) -> None:
     told: list[CellStarted | CellEnded | CellDied] = []
     assert crew.run(unit(root, "ends"), told.append).died == "ends@null:eager"
@@ -77,6 +78,7 @@ def test_a_crash_has_its_stack_and_the_next_cell_runs(crew: SlotPool, root: Path
     assert crew.run(unit(root, "plain/1"), told.append).ended == ["plain/1@null:eager"]
 
 
+@pytest.mark.nightly
 def test_a_cell_that_takes_too_long_is_ended_for_good(crew: SlotPool, root: Path) -> None:
     told: list[CellStarted | CellEnded | CellDied] = []
     short = CellRequest(cell_timeout=1, selected=["null:eager"])
@@ -87,6 +89,7 @@ def test_a_cell_that_takes_too_long_is_ended_for_good(crew: SlotPool, root: Path
     assert Cell.from_json(death.record).status is Status.TIMEOUT
 
 
+@pytest.mark.nightly
 def test_work_that_is_not_of_this_checkout_is_refused(crew: SlotPool, root: Path) -> None:
     def why(case: str = "plain/0", **changes: str) -> str:
         outcome = crew.run(unit(root, case, **changes), lambda event: None)

@@ -42,6 +42,7 @@ def found(module: torch.nn.Module, target: str, *inputs: torch.Tensor, **options
     return trace(module, target, inputs or (torch.randn(4, 8),), **options)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "tosa:fp", "mlx:fp32"])
 def test_a_planted_fault_is_traced_to_its_node(target: str) -> None:
     seen = found(Chain(), target, recipe=make_faulty_recipe(target, TANH_IS_ERF), taps=3)

@@ -258,6 +258,7 @@ def test_two_runs_can_be_chosen_filtered_and_linked(opened: Callable[..., Any], 
     again.wait_for_function("location.hash.includes('a=night-0')")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.one_of(4)
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_fits_a_phone_in_both_themes(
@@ -368,6 +369,7 @@ def test_charts_have_ticks_that_tell_and_a_red_cell_its_issue(
     assert page.locator("figure.chart").count() == 3
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("low", "high"), [(0, 1), (0.13, 0.95), (59.1, 60.02), (0, 457), (-3, 12), (1e-9, 3e-9)]
 )

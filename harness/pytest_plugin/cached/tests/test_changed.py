@@ -64,6 +64,7 @@ def test_cells_are_selected_by_what_they_hang_on(checkout: Path) -> None:
     assert cells(checkout) == {"mul/e", *SMALL}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("file", "content", "expected"),
     [
@@ -132,6 +133,7 @@ def test_a_folder_without_git_is_an_error(project: Path, monkeypatch: pytest.Mon
         list_changed_files(project, "HEAD")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("file", "portable", "tosa"),
     [

@@ -113,6 +113,7 @@ def test_what_cells_said_of_limitations_outlives_the_process(project: Path) -> N
     assert result.returncode == 1
 
 
+@pytest.mark.nightly
 def test_it_goes_on_taking_results_where_it_did(project: Path) -> None:
     reusing = ("--incremental", "--result-cache", "results")
     assert run(project, "-n", "1", *reusing, folder="before").returncode == 0
