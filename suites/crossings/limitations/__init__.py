@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from harness import Limitation
+from suites.crossings.limitations.interface import INTERFACE
 from suites.crossings.limitations.operators import OPERATORS
 from suites.crossings.limitations.weights import WEIGHTS
 from suites.known import copy_to_vgf
 
-LIMITATIONS: list[Limitation] = [*OPERATORS, *WEIGHTS]
+LIMITATIONS: list[Limitation] = [*OPERATORS, *WEIGHTS, *INTERFACE]
 LIMITATIONS += copy_to_vgf(LIMITATIONS)

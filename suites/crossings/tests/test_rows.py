@@ -9,10 +9,10 @@ import pytest
 
 from harness import Case
 from harness.model.registry import NIGHTLY
-from suites.crossings import index, weights
+from suites.crossings import index, interface, weights
 from suites.crossings.build import Allows, find_rows
 
-_FAMILIES = [(each.FACTORS, each.allows, each.CASES) for each in (index, weights)]
+_FAMILIES = [(each.FACTORS, each.allows, each.CASES) for each in (index, weights, interface)]
 
 
 @pytest.mark.parametrize(("factors", "allows", "cases"), _FAMILIES)
