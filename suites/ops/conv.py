@@ -25,6 +25,17 @@ def _channels_last(module: Conv2d) -> Conv2d:
     return module
 
 
+class _Twice(torch.nn.Module):
+    """Applies one layer to two tensors, as siamese networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Conv1d(3, 5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) + self.layer(x * 2 + 1)
+
+
 CASES: list[Case] = [
     nn_case("convolution/1d", lambda: Conv1d(3, 5, 3), randn(2, 3, 11)),
     nn_case("convolution/1d_no_bias", lambda: Conv1d(3, 5, 3, bias=False), randn(2, 3, 11)),
@@ -33,6 +44,7 @@ CASES: list[Case] = [
     nn_case("convolution/1d_dilation", lambda: Conv1d(3, 5, 3, dilation=3), randn(1, 3, 13)),
     nn_case("convolution/1d_depthwise", lambda: Conv1d(6, 6, 3, padding=1, groups=6),
             randn(2, 6, 9)),
+    nn_case("convolution/1d_twice", _Twice, randn(2, 3, 11)),
     nn_case("convolution/1d_unbatched", lambda: Conv1d(3, 5, 3), randn(3, 11)),
     nn_case("convolution/2d", lambda: Conv2d(3, 8, 3), randn(2, 3, 9, 7)),
     nn_case("convolution/2d_no_bias", lambda: Conv2d(3, 8, 3, bias=False), randn(1, 3, 9, 7)),

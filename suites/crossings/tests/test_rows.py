@@ -9,10 +9,12 @@ import pytest
 
 from harness import Case
 from harness.model.registry import NIGHTLY
-from suites.crossings import index, interface, weights
+from suites.crossings import dynamic, index, interface, weights
 from suites.crossings.build import Allows, find_rows
 
-_FAMILIES = [(each.FACTORS, each.allows, each.CASES) for each in (index, weights, interface)]
+_FAMILIES = [
+    (each.FACTORS, each.allows, each.CASES) for each in (index, weights, interface, dynamic)
+]
 
 
 @pytest.mark.parametrize(("factors", "allows", "cases"), _FAMILIES)
