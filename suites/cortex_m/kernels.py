@@ -147,6 +147,11 @@ _BOUNDED = [
 _MODELS = [nn_case("cortex_m/image_network", _make_image_network, randn(1, 3, 16, 16))]
 
 CASES: list[Case] = [
-    replace(case, targets="cortex_m:*", tags=case.tags | {"cortex_m", "int"})
+    replace(
+        case,
+        targets="cortex_m:*",
+        plain_targets="cortex_m:int8",
+        tags=case.tags | {"cortex_m", "int"},
+    )
     for case in (*_LAYERS, *_POOLS, *_ELEMENTWISE, *_TABLES, *_BOUNDED, *_MODELS)
 ]
