@@ -21,6 +21,7 @@ RECOGNISED = {
     "cortex_m_number_beside_codes": "Cortex-M takes numbers for codes",
     "cortex_m_small_weights": "The observers of CortexMQuantizer",
     "cortex_m_relu_beside_reader": "QuantizedClampActivationPass turns a relu",
+    "exir_buffer_written_outside": "tag_mutated_buffer (exir/backend/utils.py)",
     "exir_cse_literals": "CSEPass._make_hashable represents a node",
     "exir_cse_zeros": "Exir's CSE treats 0.0 and -0.0",
     "exir_picture_dim_order": "Exir gives pictures of batch size 1",

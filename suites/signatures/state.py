@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -34,6 +35,20 @@ class _Counting(torch.nn.Module):
         return x * self.count
 
 
+class _Kept(torch.nn.Module):
+    """Returns what earlier calls have kept, read before a write that few delegates take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.nn.Buffer(torch.zeros(3, 4))
+        self.rows = torch.nn.Buffer(torch.tensor([2, 0]))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        before = self.kept * 2
+        self.kept.index_put_((self.rows,), x[:2], accumulate=True)
+        return before, x + self.kept
+
+
 def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
     x = randn(3, 4)
     return nn_case(f"state/{name}", make, x, calls=[(x,)] * 2, tags=["stateful"])
@@ -42,6 +57,10 @@ def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
 CASES: list[Case] = [
     _case("from_zero", lambda: _Running(0.0)),
     _case("from_one", lambda: _Running(1.0)),
+    replace(
+        _case("read_before_put", _Kept),
+        targets="null:*|portable:*|xnnpack:fp32|tosa:fp|mlx:*|metal:fp32",
+    ),
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
 ]

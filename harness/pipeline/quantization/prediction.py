@@ -257,6 +257,8 @@ def compare_quantized(
         # In a later call, a nested graph, or a graph with other operators.
         predicted = [collect_values(call) for call in prediction.results]
         problem = compare(predicted, compute_reference(), interface=interface).problem
+        if problem is not None:
+            problem = f"(got: of the graph before it, expected: of the one it made) {problem}"
     if problem is not None:
         problems.append(f"conversion changed it: {problem}")
     numerics = []
