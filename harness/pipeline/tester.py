@@ -186,7 +186,9 @@ class Tester(ExecutionStages, GraphChecks):
         if quantizer is None and self.recipe.quantizer is None:
             raise ConflictingOptions(f"{self.target} has no quantizer; pass one to quantize()")
         # Nothing here may write to a buffer, whatever the program writes when it runs.
-        self._track_exported(exported.program, written=True)
+        has_state = bool(find_written_buffers(exported.program))
+        if has_state:
+            self._track_exported(exported.program, written=True)
         with self._vendor_stage("quantize", "prepare"):
             if quantizer is None and self.recipe.quantizer is not None:
                 quantizer = self.recipe.quantizer()
@@ -200,7 +202,8 @@ class Tester(ExecutionStages, GraphChecks):
             graph = stages.convert(prepared)
         held = {**dict(graph.named_parameters()), **dict(graph.named_buffers())}
         self._alteration_check.track("the quantized graph", held)
-        self._track_exported(exported.program)
+        if has_state:
+            self._track_exported(exported.program)
         with self._vendor_stage("quantize", "export of the quantized graph"):
             program = stages.export(
                 graph,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,18 @@ def cross(
         vacuous = COARSE if row.get("operator") in ("eq", "any") else ""
         cases.append(replace(case, tags=tags, targets="|".join(targets), vacuous=vacuous))
     return cases
+
+
+def match_rows(family: str, *values: str) -> str:
+    """Return globs over the cases of a family, for limitations.
+
+    Args:
+        family: the family.
+        values: of each property, globs over its values, separated by spaces. One ``*`` stands for
+            any number of properties.
+    """
+    parts = itertools.product(*(each.split() for each in values))
+    return "|".join(f"crossing_{family}/{'_'.join(part)}" for part in parts)
 
 
 def prepare_input(values: torch.Tensor, layout: str) -> torch.Tensor:

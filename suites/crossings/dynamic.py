@@ -36,13 +36,13 @@ OPERATORS: dict[str, tuple[str, Callable[[Tensor, dict[str, Tensor]], Tensor]]] 
     "heads": ("last", lambda x, p: x.reshape(x.shape[0], x.shape[1], 2, 4).transpose(1, 2)),
     "permute": ("", lambda x, p: x.permute(2, 0, 1)),
     "cat": ("", lambda x, p: torch.cat([x, x * 2], 1)),
-    "catrow": ("middle last", lambda x, p: torch.cat([p["row"], x])),
+    "catrow": ("middle last", lambda x, p: torch.cat([p["head"], x])),
     "slice": ("", lambda x, p: x[:, 1:, :-1]),
     "half": ("", lambda x, p: x[:, : x.shape[1] // 2]),
     "flip": ("", lambda x, p: x.flip(1)),
     "roll": ("", lambda x, p: x.roll(1, 2)),
     "repeat": ("", lambda x, p: x.repeat(1, 2, 1)),
-    "expand": ("", lambda x, p: p["row"][:, :1, :1].expand(x.shape) + x),
+    "expand": ("", lambda x, p: p["head"][:, :1, :1].expand(x.shape) + x),
     "pad": ("", lambda x, p: F.pad(x, (1, 2, 0, 1))),
     "reflect": ("", lambda x, p: F.pad(x, (1, 2), mode="reflect")),
     "interpolate": ("", lambda x, p: F.interpolate(x, scale_factor=2.0)),
@@ -85,20 +85,20 @@ class Dynamic(nn.Module):
 
     def __init__(self, row: Row) -> None:
         super().__init__()
-        self.case = row
+        self.row = row
         self.register_buffer("rows", torch.randn(5, 8))
         self.register_buffer("kernel", torch.randn(5, 6, 3))
         self.register_buffer("transposed", torch.randn(6, 5, 3))
-        self.register_buffer("row", torch.randn(1, 6, 8))
+        self.register_buffer("head", torch.randn(1, 6, 8))
         self.register_buffer("index", torch.tensor([1, 0]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the result."""
-        apply, state = OPERATORS[self.case["operator"]][1], dict(self.named_buffers())
+        apply, state = OPERATORS[self.row["operator"]][1], dict(self.named_buffers())
         y = apply(x, state)
-        if self.case["then"] == "relu":
+        if self.row["then"] == "relu":
             return y.relu()
-        return y + apply(x * 2 + 1, state) if self.case["then"] == "again" else y
+        return y + apply(x * 2 + 1, state) if self.row["then"] == "again" else y
 
 
 def _make_case(name: str, row: Row) -> Case:

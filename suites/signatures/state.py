@@ -24,7 +24,7 @@ class _Running(torch.nn.Module):
 
 
 class _Counting(torch.nn.Module):
-    """Scales by the number of calls, of which no input tells anything."""
+    """Scales its input by the number of calls."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.crossings.build import match_rows
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.mlx.limitations import LIMITATIONS as MLX
@@ -14,7 +15,7 @@ _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 
 def _cases(operators: str, rest: str = "*") -> str:
     """Globs over the cases of operators."""
-    return "|".join(f"crossing_dynamic/{each}_{rest}" for each in operators.split())
+    return match_rows("dynamic", operators, rest)
 
 
 _METAL = [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 from harness import Limitation
+from suites.crossings.build import match_rows
 from suites.known import copy_limitation
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -16,8 +15,7 @@ _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/"
 
 def _cases(results: str, returns: str = "*", takes: str = "*", writes: str = "*_*") -> str:
     """Globs over the cases of results, structures, inputs, and what is written in which dtype."""
-    parts = itertools.product(*(each.split() for each in (results, returns, takes, writes)))
-    return "|".join(f"crossing_interface/{'_'.join(part)}" for part in parts)
+    return match_rows("interface", results, returns, takes, writes)
 
 
 # With two operands the program writes to their sum or product.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 from harness import Limitation, Status
+from suites.crossings.build import match_rows
 from suites.known import copy_limitation
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -22,22 +21,21 @@ _LAYERS = "linear " + _CONVOLUTIONS
 
 def _cases(layers: str, weights: str = "*", biases: str = "*", then: str = "*") -> str:
     """Globs over the cases of layers, of origins of the weight and of origins of the bias."""
-    parts = itertools.product(layers.split(), weights.split(), biases.split())
-    return "|".join(f"crossing_weight/{'_'.join(part)}_{then}" for part in parts)
+    return match_rows("weight", layers, weights, biases, then)
 
 
 _WRITTEN = [
     copy_limitation(
         SIGNATURES,
-        target,
+        "tosa:int",
         "state/counter",
         cases,
         target=targets,
         error="changed what it was given: weight0 of the exported program",
     )
-    for target, targets, cases in (
-        ("tosa:int", "tosa:int|cortex_m:*", _cases("*", "written")),
-        ("tosa:int", "xnnpack:int8", _cases(_LAYERS, "written")),
+    for targets, cases in (
+        ("tosa:int|cortex_m:*", _cases("*", "written")),
+        ("xnnpack:int8", _cases(_LAYERS, "written")),
     )
 ]
 
