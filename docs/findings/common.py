@@ -101,6 +101,27 @@ def run(module: torch.nn.Module, inputs: tuple[Any, ...], *partitioners: Any) ->
     return execute(bytes(lower(module, inputs, *partitioners).to_executorch().buffer), inputs)
 
 
+def quantize_for_xnnpack(
+    module: torch.nn.Module, inputs: tuple[Any, ...], **configuration: Any
+) -> torch.export.ExportedProgram:
+    """Quantize with XNNPACK's quantizer, and export the quantized module.
+
+    Args:
+        module: the module.
+        inputs: they calibrate the quantizer.
+        configuration: arguments of ``get_symmetric_quantization_config``.
+    """
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantizer = xnnpack.XNNPACKQuantizer()
+    quantizer.set_global(xnnpack.get_symmetric_quantization_config(**configuration))
+    exported = torch.export.export(module.eval(), inputs)
+    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+    prepared(*inputs)
+    return torch.export.export(convert_pt2e(prepared), inputs)
+
+
 def run_quantized_on_tosa(
     module: torch.nn.Module, inputs: tuple[Any, ...], specification: str, configuration: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:

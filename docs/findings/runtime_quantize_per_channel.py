@@ -5,7 +5,13 @@ import subprocess
 import sys
 
 import torch
-from common import Observation, execute, main, to_edge_transform_and_lower
+from common import (
+    Observation,
+    execute,
+    main,
+    quantize_for_xnnpack,
+    to_edge_transform_and_lower,
+)
 
 INPUTS = (torch.ones(1, 2), torch.ones(3, 2))
 
@@ -21,15 +27,8 @@ def observe() -> Observation:
     """Quantize with XNNPACK's quantizer, by channel, and run the program in a child process."""
     import executorch.kernels.quantized  # noqa: F401  (registers the kernels)
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    quantizer = xnnpack.XNNPACKQuantizer()
-    quantizer.set_global(xnnpack.get_symmetric_quantization_config(is_per_channel=True))
-    exported = torch.export.export(Given().eval(), INPUTS)
-    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
-    prepared(*INPUTS)
-    quantized = torch.export.export(convert_pt2e(prepared), INPUTS)
+    quantized = quantize_for_xnnpack(Given(), INPUTS, is_per_channel=True)
     edge = to_edge_transform_and_lower(quantized, partitioner=[XnnpackPartitioner()])
     program = bytes(edge.to_executorch().buffer)
     child = subprocess.run([sys.executable, __file__, "run"], input=program, capture_output=True)

@@ -1,7 +1,7 @@
 """XNNPACK gives the second use of an int8 linear layer the bias of the first use."""
 
 import torch
-from common import Observation, execute, main
+from common import Observation, execute, main, quantize_for_xnnpack
 from executorch.exir import to_edge_transform_and_lower
 
 
@@ -20,18 +20,10 @@ class Twice(torch.nn.Module):
 
 def observe() -> Observation:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     torch.manual_seed(0)
     inputs = (torch.randn(4, 8),)
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(Twice().eval(), inputs).module(), quantizer)
-    prepared(*inputs)
-    quantized = torch.export.export(convert_pt2e(prepared), inputs)
+    quantized = quantize_for_xnnpack(Twice(), inputs)
 
     def outputs(*partitioners: object) -> list[torch.Tensor]:
         edge = to_edge_transform_and_lower(quantized, partitioner=list(partitioners))

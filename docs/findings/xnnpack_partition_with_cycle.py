@@ -1,7 +1,7 @@
 """XNNPACK's partitioner makes a group of operators around another operator."""
 
 import torch
-from common import Observation, main
+from common import Observation, main, quantize_for_xnnpack
 from executorch.exir import to_edge_transform_and_lower
 
 
@@ -17,18 +17,9 @@ class Net(torch.nn.Module):
 
 def observe() -> Observation:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     torch.manual_seed(0)
-    module, inputs = Net().eval(), (torch.randn(8, 16),)
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(module, inputs).module(), quantizer)
-    prepared(*inputs)
-    program = torch.export.export(convert_pt2e(prepared), inputs)
+    program = quantize_for_xnnpack(Net(), (torch.randn(8, 16),))
     try:
         to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
     except AssertionError as error:

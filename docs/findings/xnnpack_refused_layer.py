@@ -1,7 +1,13 @@
 """XNNPACK leaves tensors around a quantized layer that it refuses in int8, declared as float32."""
 
 import torch
-from common import Observation, load, main, to_edge_transform_and_lower
+from common import (
+    Observation,
+    load,
+    main,
+    quantize_for_xnnpack,
+    to_edge_transform_and_lower,
+)
 
 
 class Scaled(torch.nn.Module):
@@ -20,21 +26,12 @@ def observe() -> Observation:
     """Quantize with XNNPACK's quantizer, and run the quantized graph and the program."""
     import executorch.kernels.quantized  # noqa: F401  (kernels of what stays outside)
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as xnnpack
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     x = (torch.arange(4.0).reshape(1, 1, 2, 2),)
-    quantizer = xnnpack.XNNPACKQuantizer()
-    quantizer.set_global(xnnpack.get_symmetric_quantization_config(is_per_channel=True))
-    exported = torch.export.export(Scaled().eval(), x)
-    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
-    prepared(*x)
-    quantized = convert_pt2e(prepared)
-    edge = to_edge_transform_and_lower(
-        torch.export.export(quantized, x), partitioner=[XnnpackPartitioner()]
-    )
+    quantized = quantize_for_xnnpack(Scaled(), x, is_per_channel=True)
+    edge = to_edge_transform_and_lower(quantized, partitioner=[XnnpackPartitioner()])
     program = bytes(edge.to_executorch().buffer)
-    expected, observed = quantized(*x), load(program).execute(list(x))[0]
+    expected, observed = quantized.module()(*x), load(program).execute(list(x))[0]
     wrong = (expected - observed).abs().max().item() > 0.1
     return Observation(_round(expected), _round(observed), wrong)
 

@@ -1,7 +1,7 @@
 """On XNNPACK a value read by an int8 and a floating-point operator does not reach the latter."""
 
 import torch
-from common import Observation, execute, main
+from common import Observation, execute, main, quantize_for_xnnpack
 from executorch.exir import to_edge_transform_and_lower
 
 
@@ -23,29 +23,18 @@ class Rotated(torch.nn.Module):
 
 def observe() -> Observation:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     inputs = (torch.tensor([[-2.0, 2.0, 0.5, -0.25]]),)
-
-    def quantized(module: torch.nn.Module) -> torch.export.ExportedProgram:
-        quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config())
-        prepared = prepare_pt2e(torch.export.export(module.eval(), inputs).module(), quantizer)
-        prepared(*inputs)
-        return torch.export.export(convert_pt2e(prepared), inputs)
 
     def outputs(program: torch.export.ExportedProgram) -> list[torch.Tensor]:
         edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
         return execute(bytes(edge.to_executorch().buffer), inputs)
 
     try:
-        outputs(quantized(Rotated()))
+        outputs(quantize_for_xnnpack(Rotated(), inputs))
     except RuntimeError as error:
         print(f"in a rotary embedding: {error}")
-    program = quantized(Shared())
+    program = quantize_for_xnnpack(Shared(), inputs)
     expected, observed = program.module()(*inputs)[0], outputs(program)[0]
     return Observation(
         expected.tolist(), observed.tolist(), wrong=not torch.allclose(expected, observed)
