@@ -79,6 +79,9 @@ class Float64Mode(OperatorMode):  # type: ignore[no-untyped-call]  # torch's is 
         self.invariant.add(tree)
         return tree
 
+    def begin_call(self) -> None:
+        """Begin a call of the program. Buffers have the values that the last call stored."""
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Run code of the program, which sees the dtypes that its tensors have in eager."""

@@ -195,7 +195,9 @@ def run_calls_in_float64(
     torch.set_default_dtype(torch.float64)
     try:
         with mode.running():
-            results = _run(module, state, wide_calls, calls, seed, inputs)
+            results = _run(
+                module, state, wide_calls, calls, seed, inputs, begin_call=mode.begin_call
+            )
     finally:
         torch.set_default_dtype(default)
         wide.renew(mode.written)
@@ -228,6 +230,7 @@ def _run(
     seed: int,
     inputs: Collection[int] | None,
     within: AbstractContextManager[Any] | None = None,
+    begin_call: Callable[[], None] = lambda: None,
 ) -> list[CallResult]:
     results = []
     with (
@@ -242,6 +245,7 @@ def _run(
             # Before the call: caches replace tensors in a container of inputs by others, which
             # does not change the tensors.
             leaves = tree_leaves(call)
+            begin_call()
             returned = torch.func.functional_call(module, state, args, kwargs, tie_weights=False)
             outputs, spec = tree_flatten(returned)
             after = enumerate(zip(leaves, tree_leaves(original), strict=True))

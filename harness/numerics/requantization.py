@@ -56,6 +56,11 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
             self._unrounded[codes] = self._get_unrounded(args[0]).double().clamp(*ends)
         return codes
 
+    def begin_call(self) -> None:
+        """Begin a call: what the last call stored in a buffer was rounded."""
+        super().begin_call()
+        self._unrounded.clear()
+
     def _get_share(self, elements: int) -> float:
         """Return how far numbers of a tensor are from exact, in steps.
 
@@ -99,16 +104,27 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
             factors = [self._steps[item] for item in tensors if item in self._steps]
             if len(factors) == len(args):
                 self._product_steps[out] = math.prod(factors)
+        if operator.is_mutable:
+            self._note_write(name, args)
+            return out
         given = (item for item in leaves(args) if isinstance(item, torch.Tensor))
         if (
             isinstance(out, torch.Tensor)
-            and not operator.is_mutable
             and any(item in self._unrounded for item in given)
             and self.get_rounding_kind(operator, args, kwargs) is RoundingKind.EXACT
         ):
             unrounded = map_leaves(self._get_unrounded, args)
             self._unrounded[out] = compute(operator.func, name, unrounded, kwargs)
         return out
+
+    def _note_write(self, name: str, args: Args) -> None:
+        """Forget the unrounded value of a tensor that an operator wrote to; one that the operator
+        copied is known."""
+        for written in leaves(args[:1]):
+            if isinstance(written, torch.Tensor):
+                self._unrounded.pop(written, None)
+        if name == "copy" and args[1] in self._unrounded and args[1].shape == args[0].shape:
+            self._unrounded[args[0]] = self._unrounded[args[1]]
 
     def _get_unrounded(self, item: Any) -> Any:
         found = self._unrounded.get(item) if isinstance(item, torch.Tensor) else None

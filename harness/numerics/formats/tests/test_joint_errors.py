@@ -217,6 +217,36 @@ def test_a_shared_number_that_no_run_rounds_otherwise_is_judged() -> None:
     assert errors.describe(wrong)
 
 
+class Stored(torch.nn.Module):
+    """Adds to a buffer that another sum was copied to, before and after the copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.nn.Buffer(torch.zeros(12, 12))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = round_to_grid(x, 1.0)
+        before = round_to_grid(self.kept + x, 2.2)
+        kept = self.kept.copy_(round_to_grid(torch.add(x, x, alpha=0.31), 1.0))
+        return before, round_to_grid(round_to_grid(kept, 1.0) + x, 2.2)
+
+
+def test_a_sum_behind_a_copy_to_a_buffer_may_be_fused_in_the_same_call() -> None:
+    graph = torch.fx.symbolic_trace(Stored())
+    fusing = Precision(
+        safety=2.0, samples=16, requantization=2.0**-8, fused_requantizations=frozenset({"add"})
+    )
+    x = torch.arange(144.0).reshape(12, 12)
+    reference = compute_reference(graph, [(x,), (x,)], fusing, 0)
+    (first, behind), (before, _) = [list(call) for call in reference.eager]
+    fused = round_to_grid(2.31 * x, 2.2)
+    assert int((fused != behind).sum()) > 10
+    assert compare([[first, fused], [before, fused]], reference).passed
+    # What the last call has stored is rounded.
+    verdict = compare([[first, fused], [fused, fused]], reference)
+    assert "call 1 output 0: " in (verdict.problem or "")
+
+
 class Squared(torch.nn.Module):
     """The multiplier of its product is 0.4, so that a kernel rounds to halves of a step first."""
 
