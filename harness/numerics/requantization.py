@@ -14,6 +14,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from harness.model.trees import leaves, map_leaves
+from harness.numerics.dtypes import unit_roundoff
 from harness.numerics.error_model.rules import RoundingKind
 from harness.numerics.error_model.terms import Args, Kwargs
 from harness.numerics.formats.quantization_steps import get_code_range, get_scales
@@ -48,8 +49,10 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
             return OperatorMode.quantize(self, operator, args, kwargs)
         self.has_requantized = True
         share = max(self._get_share(args[0].numel()), self._get_first_rounding(args[0], scale))
-        off = self.noise.draw_signs(args[0].shape) * share
-        moved = args[0].double() + off * scale
+        number = args[0].double()
+        # The roundings of the program in its own dtype, which integer kernels do without.
+        rounding = 2 * unit_roundoff(self.dtypes.get(args[0])) * number.abs()
+        moved = number + self._draw_directions(number.shape) * (share * scale + rounding)
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
         if args[0] in self._unrounded and isinstance(scale, float):
             ends = [(code - args[2]) * scale for code in get_code_range(operator.name, args)]
@@ -60,6 +63,15 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         """Begin a call: what the last call stored in a buffer was rounded."""
         super().begin_call()
         self._unrounded.clear()
+
+    def _draw_directions(self, shape: torch.Size) -> torch.Tensor:
+        """Return 1 where numbers of a tensor are too large in this run, -1 where too small.
+
+        A target rounds all ties one way, mostly up, and the graph to even codes.
+        """
+        if self._sample < len(_DIRECTIONS):
+            return torch.full((), _DIRECTIONS[self._sample], dtype=torch.float64)
+        return self.noise.draw_signs(shape)
 
     def _get_share(self, elements: int) -> float:
         """Return how far numbers of a tensor are from exact, in steps.
@@ -144,5 +156,7 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         return tuple((item / min(steps)).round_() * min(steps) for item in args)
 
 
+# In the first runs all numbers are off in one direction.
+_DIRECTIONS = (1.0, 1.0, -1.0)
 # Operations that compare codes of one scale.
 _COMPARED = frozenset(("maximum", "minimum"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_to_vgf
+from suites.known import copy_limitation, copy_to_vgf
+from suites.models.limitations import LIMITATIONS as MODELS
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -76,6 +77,41 @@ LIMITATIONS: list[Limitation] = [
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
     ),
+    Limitation(
+        target="mlx:*|metal:*|coreml:*",
+        case="state/returned",
+        reason="Where a delegate has a written buffer, the new value can be no other output of the "
+        "program: create_exported_program_from_submodule refuses it. Workaround: return "
+        "`self.kept * 1`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/lowered_backend_module.py",
+        stage="lower",
+        error="was tagged to be consumed by the buffer",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="state/put",
+        reason="prepare_pt2e leaves a buffer that the program writes in float32 "
+        "(_is_mutable_buffer_arg of torchao's prepare.py), and CheckProperQuantization does not "
+        "ask about index_put: the partitioner takes it with a float operand, and the arithmetic "
+        "of the dequantization behind it is no integer operator. Workaround: write by `copy_`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/operator_support/"
+        "tosa_supported_operators.py",
+        stage="lower",
+        error="TOSA spec TOSA-1.0+INT doesn't support float",
+    ),
+    Limitation(
+        target="cortex_m:*",
+        case="state/returned",
+        reason="torchao's ConstantFolder knows the node by which a buffer is written, not the "
+        "buffer. Passes of Cortex-M's quantizer trace the graph again, which reads the buffer by "
+        "one node and writes it by another: what reads it gets its value at conversion for ever "
+        "(docs/findings/torchao_folds_writes.py). Workaround: pass the state in and out.",
+        link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/"
+        "constant_fold.py",
+        stage="quantize",
+        error="conversion changed it",
+    ),
+    copy_limitation(MODELS, "cortex_m:int8", "llama/decode", "state/put", target="cortex_m:*"),
     Limitation(
         target="tosa:int|cortex_m:*",
         case="state/counter*",

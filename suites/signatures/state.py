@@ -49,6 +49,31 @@ class _Kept(torch.nn.Module):
         return before, x + self.kept
 
 
+class _Stored(torch.nn.Module):
+    """Adds what earlier calls have stored in rows of a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.nn.Buffer(torch.zeros(3, 4))
+        self.rows = torch.nn.Buffer(torch.tensor([2, 0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept.index_put_((self.rows,), x[:2])
+        return x + self.kept
+
+
+class _Returned(torch.nn.Module):
+    """Returns the buffer that it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = torch.nn.Buffer(torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept.copy_(x - self.kept)
+        return self.kept
+
+
 def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
     x = randn(3, 4)
     return nn_case(f"state/{name}", make, x, calls=[(x,)] * 2, tags=["stateful"])
@@ -61,6 +86,8 @@ CASES: list[Case] = [
         _case("read_before_put", _Kept),
         targets="portable:*|xnnpack:fp32|tosa:fp|mlx:*|metal:fp32",
     ),
+    _case("put", _Stored),
+    _case("returned", _Returned),
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
 ]

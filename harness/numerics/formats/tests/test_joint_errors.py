@@ -217,6 +217,24 @@ def test_a_shared_number_that_no_run_rounds_otherwise_is_judged() -> None:
     assert errors.describe(wrong)
 
 
+class Halved(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return round_to_grid(round_to_grid(x, 1.0), 2.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_target_may_round_all_ties_up(seed: int) -> None:
+    precision = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+    x = torch.arange(0.0, 48.0, 2.0)
+    x[:5] = torch.tensor([1.0, 5.0, 9.0, 13.0, 17.0])
+    reference = compute_reference(torch.fx.symbolic_trace(Halved()), [(x,)], precision, seed)
+    rounded_up = (x / 2 + 0.5).floor() * 2
+    assert int((rounded_up != reference.eager[0][0]).sum()) == 5
+    assert compare([[rounded_up]], reference).passed
+    rounded_up += 2.0
+    assert not compare([[rounded_up]], reference).passed
+
+
 class Stored(torch.nn.Module):
     """Adds to a buffer that another sum was copied to, before and after the copy."""
 
