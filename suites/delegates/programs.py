@@ -101,6 +101,19 @@ class SharedWeight(nn.Module):
         return self.layer(first.erf()) * self.scale
 
 
+class CastWeight(nn.Module):
+    """A weight that a delegate reads, and a cast, whose arguments are keywords."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        whole = (self.layer.weight * 9).to(torch.int32).float()
+        parts = self.layer.weight - self.layer.weight.to(torch.int32).float()
+        return self.layer(x) + whole.mean(1) + parts.mean(1)
+
+
 class Branches(nn.Module):
     """Delegates inside both branches of a condition, and behind it.
 
@@ -187,6 +200,7 @@ CASES = [
     _case("interleaved", Interleaved, 4, 16),
     _case("diamond", Diamond, 4, 16),
     _case("shared_weight", SharedWeight, 4, 16),
+    _case("cast_weight", CastWeight, 4, 16),
     _case("branches", lambda: Branches(layers=False), 4, 16, calls=3, without="*int8*"),
     _case("branches_of_layers", lambda: Branches(layers=True), 4, 16, calls=3, without="*int8*"),
     _case("state", State, 4, 8, calls=2),
