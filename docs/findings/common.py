@@ -177,7 +177,8 @@ def run_quantized_on_cortex_m(
     quantized = convert_pt2e(prepared)
     # The part of cortex_m_edge_compile_config that these programs need; 1.4.1 has no such function.
     config = EdgeCompileConfig(
-        preserve_ops=[torch.ops.aten.linear.default], _check_ir_validity=False
+        preserve_ops=[torch.ops.aten.linear.default, torch.ops.aten.hardsigmoid.default],
+        _check_ir_validity=False,
     )
     edge = to_edge(torch.export.export(quantized, inputs), compile_config=config)
     lowered = CortexMPassManager(edge.exported_program()).transform()

@@ -13,6 +13,7 @@ from torch.nn import (
     Conv2d,
     ConvTranspose2d,
     Flatten,
+    Hardsigmoid,
     Hardtanh,
     Linear,
     MaxPool2d,
@@ -61,6 +62,12 @@ def _conv(name: str, layer: Callable[[], Module], x: Input) -> Case:
     return nn_case(f"cortex_m/conv2d_{name}", layer, x)
 
 
+def _shift(layer: Linear) -> Linear:
+    """Return the layer with results around -2."""
+    torch.nn.init.constant_(layer.bias, -2.0)
+    return layer
+
+
 def _linear(name: str, layer: Callable[[], Module], x: Input) -> Case:
     return nn_case(f"cortex_m/linear_{name}", layer, x)
 
@@ -73,6 +80,8 @@ _LAYERS = [
     _linear("rank3", lambda: Linear(16, 8), randn(2, 3, 16)),
     _linear("relu", lambda: Sequential(Linear(16, 8), ReLU()), randn(3, 16)),
     _linear("hardtanh", lambda: Sequential(Linear(16, 8), Hardtanh(-0.4, 0.6)), randn(3, 16)),
+    _linear("hardsigmoid_low", lambda: Sequential(_shift(Linear(16, 8)), Hardsigmoid()),
+            randn(3, 16)),
     _linear("two", lambda: Sequential(Linear(16, 8), Linear(8, 4)), randn(3, 16)),
     _conv("bias", lambda: Conv2d(3, 4, 3), randn(1, 3, 6, 7)),
     _conv("no_bias", lambda: Conv2d(3, 4, 3, bias=False), randn(1, 3, 6, 7)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
+from suites.known import copy_limitation
+from suites.quant.limitations import LIMITATIONS as QUANT
 
 _PASSES = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/cortex_m/passes/"
 _NOT_FUSED = (
@@ -12,6 +14,14 @@ _NOT_FUSED = (
 )
 
 LIMITATIONS: list[Limitation] = [
+    copy_limitation(
+        QUANT,
+        "cortex_m:int8",
+        "int_in_place/hardsigmoid",
+        "cortex_m/linear_hardsigmoid_low",
+        target="cortex_m:*",
+        error="elements exceed the bound",
+    ),
     Limitation(
         target="cortex_m:*",
         case="cortex_m/hardtanh_of_tanh|cortex_m/relu_of_sigmoid",

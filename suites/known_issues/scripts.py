@@ -19,6 +19,7 @@ RECOGNISED = {
     "coreml_rsub_alpha": "sub (ops.py) reads alpha",
     "coreml_var_correction": "var.correction (ops.py)",
     "cortex_m_number_beside_codes": "Cortex-M takes numbers for codes",
+    "cortex_m_hardsigmoid": "ActivationFusionPass fuses a hardsigmoid",
     "cortex_m_small_weights": "The observers of CortexMQuantizer",
     "cortex_m_relu_beside_reader": "QuantizedClampActivationPass turns a relu",
     "exir_buffer_written_outside": "tag_mutated_buffer (exir/backend/utils.py)",
