@@ -37,8 +37,9 @@ _FOLDED += [
         target=target,
         case=cases,
         reason="torchao's ConstantFolder recognizes writes by the names copy_ and put_. What reads "
-        "a buffer before another operator writes it is folded to its first value "
-        "(docs/findings/torchao_folds_writes.py). Workaround: write by `copy_`.",
+        "a buffer before another operator writes it is folded to its first value, as is a view by "
+        "which the operator writes (docs/findings/torchao_folds_writes.py). Workaround: write by "
+        "`copy_`.",
         link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/"
         "constant_fold.py",
         stage="quantize",
