@@ -34,6 +34,17 @@ PROGRAMS: list[Limitation] = [
         stage="run",
         error="the runtime has no kernel aten::abs_, aten::add_.Tensor,",
     ),
+    Limitation(
+        target="mlx:bf16",
+        case="update_and_attend/out_fp16",
+        reason="exec_update_and_attend (MLXInterpreter.h) attends in the dtype of the queries, "
+        "rounds to it, and casts the result to out_dtype. Upstream's reference attends in float32 "
+        "and rounds once. Workaround: cast the queries to out_dtype.",
+        link=_SOURCE + "backends/mlx/runtime/MLXInterpreter.h",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
     # Constants of several delegates
     Limitation(
         target=_ALL,
