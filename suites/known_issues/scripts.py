@@ -58,6 +58,7 @@ RECOGNISED = {
     "tosa_int16_table": "Arm's 16-bit tables",
     "tosa_log1p_of_negatives": "DecomposeLog1pPass selects",
     "tosa_lstm_cells": "_decompose_cell",
+    "tosa_relu_into_cat": "Arm drops a relu whose result shares its zero point",
     "tosa_neg_of_relu": "negates values without their scale",
     "tosa_transposed_beside_constant": "drop a transposition",
     "tosa_view_before_slice": "the wrong part of a joint projection",

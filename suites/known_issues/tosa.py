@@ -114,6 +114,12 @@ TOSA: list[KnownIssue] = [
         )
     ),
     finding(
+        "Arm drops a relu whose result shares its zero point",
+        "`torch.relu(y + 0.0)`",
+        target=_INT, stage="compare", outcome=MISMATCH, op="relu|hardtanh",
+        error="exceed the bound|codes are not", since="1.5.0",
+    ),
+    finding(
         "Arm's quantizer negates values without their scale",
         "`x * -1`",
         target=_INT, stage="compare", outcome=MISMATCH, op="neg", error="exceed the bound",

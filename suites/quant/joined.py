@@ -64,6 +64,17 @@ class _Cat(Module):
         return torch.cat([self.left(x), self.right(x)], -1)
 
 
+class _ReluThenCat(Module):
+    """The result of a relu beside negative values; both share one scale and zero point."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Linear(12, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([torch.relu(self.layer(x)), x], -1)
+
+
 class _Halves(Module):
     """The channels of a convolution in two halves, added."""
 
@@ -254,6 +265,7 @@ _CASES: list[Case] = [
     *on(
         ALL,
         nn_case("int_shared/cat_of_layers", _Cat, randn(3, 12)),
+        nn_case("int_shared/relu_then_cat", _ReluThenCat, randn(3, 12)),
         nn_case("int_shared/halves_of_a_conv", _Halves, randn(1, 3, 4, 4)),
         nn_case("int_shared/residual_linear", _ResidualLinear, randn(3, 12)),
         nn_case("int_shared/residual_conv", _Residual, randn(1, 4, 5, 5)),

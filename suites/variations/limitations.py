@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from harness import Limitation
-from suites.quant.limitations import FILTERED_CONVOLUTION
+from suites.known import copy_limitation
+from suites.quant.limitations import FILTERED_CONVOLUTION, LIMITATIONS as QUANT
 
 LIMITATIONS: list[Limitation] = [
+    copy_limitation(
+        QUANT,
+        "tosa:int",
+        "int_shared/relu_then_cat",
+        "varied/int_conv2d_relu|varied/int_linear_relu",
+        target="tosa:int+*symmetric_codes*",
+        error="codes are not the quantized graph's",
+    ),
     Limitation(
         case="varied/permute_copy_to_channels_last_and_back",
         target="tosa:fp+*skip_dim_order*",
