@@ -7,7 +7,7 @@ X = torch.tensor([[-1.0], [0.0], [1.0]])
 
 
 class Low(torch.nn.Module):
-    """Values around -2, of which hardsigmoid makes 0.0 to 0.33."""
+    """Returns the hardsigmoid of values around -2, which is 0 to 0.33."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -36,12 +36,16 @@ class _Counting(torch.nn.Module):
 
 
 class _Kept(torch.nn.Module):
-    """Returns what earlier calls have kept, read before a write that few delegates take."""
+    """Keeps rows of earlier calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kept = torch.nn.Buffer(torch.zeros(3, 4))
         self.rows = torch.nn.Buffer(torch.tensor([2, 0]))
+
+
+class _ReadBefore(_Kept):
+    """Returns what earlier calls have kept, read before a write that few delegates take."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         before = self.kept * 2
@@ -49,13 +53,8 @@ class _Kept(torch.nn.Module):
         return before, x + self.kept
 
 
-class _Stored(torch.nn.Module):
-    """Adds what earlier calls have stored in rows of a buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept = torch.nn.Buffer(torch.zeros(3, 4))
-        self.rows = torch.nn.Buffer(torch.tensor([2, 0]))
+class _Put(_Kept):
+    """Adds what earlier calls have kept."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.kept.index_put_((self.rows,), x[:2])
@@ -83,10 +82,10 @@ CASES: list[Case] = [
     _case("from_zero", lambda: _Running(0.0)),
     _case("from_one", lambda: _Running(1.0)),
     replace(
-        _case("read_before_put", _Kept),
+        _case("read_before_put", _ReadBefore),
         targets="portable:*|xnnpack:fp32|tosa:fp|mlx:*|metal:fp32",
     ),
-    _case("put", _Stored),
+    _case("put", _Put),
     _case("returned", _Returned),
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
