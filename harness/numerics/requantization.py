@@ -51,7 +51,8 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
         share = max(self._get_share(args[0].numel()), self._get_first_rounding(args[0], scale))
         number = args[0].double()
         # The roundings of the program in its own dtype, which integer kernels do without.
-        rounding = 2 * unit_roundoff(self.dtypes.get(args[0])) * number.abs()
+        finite = number.abs().nan_to_num(nan=0.0, posinf=0.0)
+        rounding = 2 * unit_roundoff(self.dtypes.get(args[0])) * finite
         moved = number + self._draw_directions(number.shape) * (share * scale + rounding)
         codes = OperatorMode.quantize(self, operator, (moved, *args[1:]), kwargs)
         if args[0] in self._unrounded and isinstance(scale, float):

@@ -235,6 +235,19 @@ def test_a_target_may_round_all_ties_up(seed: int) -> None:
     assert not compare([[rounded_up]], reference).passed
 
 
+class Masked(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return round_to_grid(torch.where(x > 40, float("inf"), round_to_grid(x, 1.0)), 2.0)
+
+
+def test_infinite_numbers_are_not_near_a_tie() -> None:
+    precision = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+    x = torch.arange(0.0, 96.0, 2.0)
+    reference = compute_reference(torch.fx.symbolic_trace(Masked()), [(x,)], precision, 0)
+    values = torch.where(x > 40, reference.eager[0][0] - 2.0, reference.eager[0][0])
+    assert "codes are not the quantized graph's" in (compare([[values]], reference).problem or "")
+
+
 class Stored(torch.nn.Module):
     """Adds to a buffer that another sum was copied to, before and after the copy."""
 
