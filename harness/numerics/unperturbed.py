@@ -96,11 +96,12 @@ def run_unperturbed(
     plain = Float64Mode(semantics)
     is_large = wide.elements + _elements(eager) > LARGE
     draws = RandomDraws() if is_large else None
-    _check_agreement(
-        eager, run_calls(module, calls, seed + 1, changed, within=draws), module, calls
-    )
+    again = run_calls(module, calls, seed + 1, changed, within=draws)
+    # Kernels choose the order of a sum by the alignment of memory, too, and the difference grows
+    # from layer to layer: where floats differ, float64 decides.
+    _check_agreement(eager, again, module, calls, compare_floats=False)
     exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
-    if draws is None or draws.has_drawn:
+    if draws is None or draws.has_drawn or not _runs_agree(eager, again):
         mode = Float64Mode(semantics)
         second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
         _check_agreement(exact, second, module, calls)
@@ -180,11 +181,20 @@ def _elements(run: Sequence[CallResult]) -> int:
     return sum(value.numel() for value in found if value is not None)
 
 
+def _runs_agree(first: Sequence[CallResult], second: Sequence[CallResult]) -> bool:
+    return all(
+        outputs_agree(collect_values(one), collect_values(other))
+        for one, other in zip(first, second, strict=True)
+    )
+
+
 def _check_agreement(
     first: Sequence[CallResult],
     second: Sequence[CallResult],
     module: torch.nn.Module,
     calls: Sequence[CallInputs],
+    *,
+    compare_floats: bool = True,
 ) -> None:
     """Check that two runs with different random numbers agree.
 
@@ -192,7 +202,8 @@ def _check_agreement(
         NotDeterministic: the outputs differ.
     """
     for index, (one, other) in enumerate(zip(first, second, strict=True)):
-        if not outputs_agree(collect_values(one), collect_values(other)):
+        one_values, other_values = collect_values(one), collect_values(other)
+        if not outputs_agree(one_values, other_values, compare_floats=compare_floats):
             with RandomDraws() as draws:
                 run_calls(module, calls)
             raise NotDeterministic(

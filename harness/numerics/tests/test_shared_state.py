@@ -126,6 +126,35 @@ def test_a_case_that_is_not_deterministic_is_refused(
         compute_reference(Function(function), [(torch.randn(9),)], Precision(), 0)
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_sum_in_another_order_is_deterministic(
+    large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kernels do that look at the alignment of memory: float32 differs, float64 does not."""
+    monkeypatch.setattr(unperturbed, "LARGE", 0 if large else 2**40)
+    calls = iter(range(1000))
+
+    def add(x: torch.Tensor) -> torch.Tensor:
+        return (x - 1000) + 1000 if next(calls) % 2 else x + 0
+
+    x = torch.rand(9)
+    assert not torch.equal(add(x), add(x))
+    compute_reference(Function(add), [(x,)], Precision(), 0)
+
+
+def test_integers_that_differ_are_not_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The truth of an integer is eager's, so float64 does not decide."""
+    monkeypatch.setattr(unperturbed, "LARGE", 0)
+    calls = iter(range(1000))
+    with pytest.raises(NotDeterministic):
+        compute_reference(
+            Function(lambda x: (x * 1e7 + next(calls) % 2).int()),
+            [(torch.rand(9) * 0,)],
+            Precision(),
+            0,
+        )
+
+
 def test_random_draws_without_effect_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outputs are the same, but random draws are detected, even for a large module."""
     seeds: list[int] = []
