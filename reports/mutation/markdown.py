@@ -15,6 +15,7 @@ Use this page to judge how far a green run can be trusted: the share of small mi
 backend's lowering code that makes a cell red. `conform mutate score --write docs/trust.md` writes
 it; [mutation.md](mutation.md) explains how mistakes are made and judged.
 
+- **cells**: recorded cells whose code is mutated.
 - **executed**: mutants in statements that a green cell of at most ten seconds executes, as a
   share of all.
 - **red**: executed mutants of a random sample that make a cell red by themselves.
@@ -22,14 +23,14 @@ it; [mutation.md](mutation.md) explains how mistakes are made and judged.
 - **explained**: mutants that cannot be noticed, or do no harm (`suites/reviewed_mutants.toml`);
   they do not count.
 """
-_COLUMNS = "code mutants executed judged red noticed changed unchanged explained".split()
+_COLUMNS = "code cells mutants executed judged red noticed changed unchanged explained".split()
 
 
 def render(campaigns: Sequence[Campaign]) -> str:
     """Render the page: scores by target, then by file with a survivor."""
     packages = {name: version for each in campaigns for name, version in each.info.packages.items()}
     versions = ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))
-    lines = [_HEAD, f"Measured on {versions}, plain cells.\n" if versions else ""]
+    lines = [_HEAD, f"Measured on {versions}.\n" if versions else ""]
     lines += [_format_row(_COLUMNS), _format_row(["---", *["---:"] * (len(_COLUMNS) - 1)])]
     for campaign in campaigns:
         row = views.compute_score(campaign)
@@ -39,7 +40,16 @@ def render(campaigns: Sequence[Campaign]) -> str:
         survived = [row.counts[MutantOutcome.CHANGED], row.counts[MutantOutcome.UNCHANGED]]
         lines.append(
             _format_row(
-                [row.name, total, shares[0], row.judged, *shares[1:], *survived, row.explained]
+                [
+                    row.name,
+                    f"{campaign.info.cells:,}",
+                    total,
+                    shares[0],
+                    row.judged,
+                    *shares[1:],
+                    *survived,
+                    row.explained,
+                ]
             )
         )
     margin = max((views.compute_score(each).margin for each in campaigns), default=0.0)

@@ -122,6 +122,7 @@ def run(
             target=target,
             packages=summary.packages,
             files=pool.files,
+            cells=len(records),
             reviews=read_reviews(SUITES),
         )
         campaign = open_campaign(out, info)
@@ -173,20 +174,32 @@ def run(
 
 @mutate.command(short_help="Print the scores of all targets, or of one.")
 @click.argument("target", metavar="[TARGET]", default="")
-@_RUN
+@click.option(
+    "--run", "folders", type=click.Path(path_type=Path), multiple=True, metavar="DIR",
+    help="Use this run, which conform coverage record made; can be given again, for backends "
+    "that were recorded one by one.  [default: the newest in runs/]",
+)  # fmt: skip
 @_LIMIT
 @click.option(
     "--write", "page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Write a page in Markdown, such as docs/trust.md, instead.",
 )  # fmt: skip
-def score(target: str, folder: Path | None, limit: int, page: Path | None) -> None:
-    """Print the scores of all targets; of one target also its files and survivors."""
+def score(target: str, folders: Sequence[Path], limit: int, page: Path | None) -> None:
+    """Print the scores of all targets; of one target also its files and survivors.
+
+    Of runs that judged the same target, the last one counts.
+    """
     from rich.console import Console
 
     from harness.record.folder import write_atomically
     from reports.mutation import markdown, terminal
 
-    campaigns = _read(folder, target)
+    found = {
+        campaign.info.target: campaign
+        for folder in folders or [find_recorded_run()]
+        for campaign in _read(folder, target)
+    }
+    campaigns = [found[name] for name in sorted(found)]
     if page is None:
         terminal.render(campaigns, Console(), limit=limit)
     else:

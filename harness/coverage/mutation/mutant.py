@@ -151,6 +151,7 @@ class CampaignInfo(msgspec.Struct, frozen=True, kw_only=True):
         target: area, or backend and recipe, whose code is mutated.
         packages: versions of the packages that hold the code.
         files: numbers of mutants by file.
+        cells: number of recorded cells to choose from.
         reviews: explanations of mutants that survive for a good reason.
     """
 
@@ -158,6 +159,7 @@ class CampaignInfo(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     packages: dict[str, str] = {}
     files: dict[str, FileMutants] = {}
+    cells: int = 0
     reviews: list[MutantReview] = []
 
     def find_review(self, mutant: Mutant) -> MutantReview | None:

@@ -128,7 +128,7 @@ def test_explained_survivors_do_not_count() -> None:
 
 def test_the_markdown_page_has_scores_and_files() -> None:
     text = markdown.render([explain(make_campaign(*OUTCOMES), "id4")])
-    assert "| xnnpack | 12 | 75% | 4 | 50% | 75% | 1 | 0 | 1 |" in text
+    assert "| xnnpack | 0 | 12 | 75% | 4 | 50% | 75% | 1 | 0 | 1 |" in text
     assert "| `executorch/b.py` | 2 | 50% | 1 |" in text
     assert "a.py" not in text
     assert all(len(line) <= 120 for line in text.splitlines())
