@@ -111,13 +111,16 @@ def _find_refusal(case: Case, built: Built) -> str | None:
 
 _PACKAGE = "executorch.backends.cortex_m"
 _PREAMBLE = """\
-class CortexMPasses(ExportedProgramPassBase):
-    def call(self, exported_program):
-        config = CortexMTargetConfig(cpu=CortexM.{cpu})
-        manager = CortexMPassManager(
-            exported_program, target_config=config, use_explicit_layout={explicit_layout}
-        )
-        return ExportedProgramPassResult(manager.transform(), True)
+def make_passes():
+    class CortexMPasses(ExportedProgramPassBase):
+        def call(self, exported_program):
+            config = CortexMTargetConfig(cpu=CortexM.{cpu})
+            manager = CortexMPassManager(
+                exported_program, target_config=config, use_explicit_layout={explicit_layout}
+            )
+            return ExportedProgramPassResult(manager.transform(), True)
+
+    return [CortexMPasses()]
 """
 _RUN = """\
 module = lowered.exported_program().module()
@@ -136,7 +139,7 @@ def make_script(cpu: str, *, explicit_layout: bool = False) -> Script:
             "from executorch.exir.pass_base import ExportedProgramPassBase, "
             "ExportedProgramPassResult",
         ),
-        transform_passes="[CortexMPasses()]",
+        transform_passes="make_passes()",
         edge_config="cortex_m_edge_compile_config()",
         quantizer=f"CortexMQuantizer(use_explicit_layout={explicit_layout})",
         preamble=_PREAMBLE.format(cpu=cpu, explicit_layout=explicit_layout),

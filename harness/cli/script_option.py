@@ -25,6 +25,7 @@ SCRIPT = click.option(
 )
 
 _SECONDS = 600.0
+_FAILED = -1
 _MEANINGS = {0: "the defect is gone", 1: "the defect shows", 2: "it cannot be tried here"}
 
 
@@ -59,7 +60,10 @@ def write_and_run_script(
         )
     with console.status("running the script"):
         code, said = _run(written.path)
-    console.print(f"script exits with {code}: {_MEANINGS.get(code, 'it failed')}")
+    if code == _FAILED:
+        console.print("the script failed:")
+    else:
+        console.print(f"script exits with {code}: {_MEANINGS.get(code, 'it failed')}")
     for line in said[-6:]:
         console.print(f"  {escape(line)}", soft_wrap=True)
 
@@ -71,6 +75,8 @@ def _run(path: Path) -> tuple[int, list[str]]:
     try:
         ended = run_isolated(path, Path(sys.executable), _SECONDS, "-I")
     except subprocess.TimeoutExpired:
-        return -1, [f"it did not end within {_SECONDS:g} s"]
-    lines = ended.stdout.splitlines()
-    return ended.returncode, lines or ended.stderr.splitlines()
+        return _FAILED, [f"it did not end within {_SECONDS:g} s"]
+    errors = ended.stderr.splitlines()
+    if ended.returncode == 1 and "Traceback (most recent call last):" in errors:
+        return _FAILED, errors  # Python's own exit code is that of a defect, too
+    return ended.returncode, ended.stdout.splitlines() or errors

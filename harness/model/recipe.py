@@ -113,7 +113,8 @@ class Script:
         strict: export with Dynamo.
         quantizer: expression of the PT2E quantizer; empty for none.
         qat: prepare with ``prepare_qat_pt2e``.
-        preamble: definitions that the expressions use, and statements that run first.
+        preamble: definitions that the expressions use, and statements that run first, before the
+            imports.
         delegate: the delegate's name in the runtime's registry that execution needs; empty for
             none.
         run: the body of ``run(lowered)``, which takes an ``EdgeProgramManager`` and returns the

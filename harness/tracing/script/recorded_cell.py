@@ -26,6 +26,7 @@ class RecordedCell:
         stage: the failed stage, or None.
         error: error message of that stage.
         problem: the failed comparison or error, or None.
+        is_joint: whether only all errors of an output together exceed their limit.
         reference: the expected values; None where they could not be computed.
         runs: number of calls; the last input is repeated where state is observed.
     """
@@ -36,6 +37,7 @@ class RecordedCell:
     stage: str | None = None
     error: str = ""
     problem: str | None = None
+    is_joint: bool = False
     reference: Reference | None = None
     runs: int = 1
 
@@ -135,6 +137,9 @@ class RecordedCell:
         if self.runner.can_execute:
             tester.run()
             self.runs = len(tester.attempt.calls)
-            self.problem = tester.compare().verdict.problem
+            verdict = tester.compare().verdict
+            self.problem = verdict.problem
+            wrong = [each for each in verdict.numerics if each.problem is not None]
+            self.is_joint = bool(wrong) and not any(each.exceeding for each in wrong)
         else:
             tester.compute_reference()

@@ -19,6 +19,7 @@ import torch
 from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
 from harness import Case, Tester, UsageError
+from harness.cli import script_option
 from harness.model import registry
 from harness.pipeline import stages
 from harness.record.target import Target
@@ -203,12 +204,14 @@ def list_undefined_names(source: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "target", ["xnnpack:int8", "tosa:fp", "tosa:int+io", "xnnpack:fp32+unplanned_io"]
+    "target",
+    ["xnnpack:int8", "tosa:fp", "tosa:int+io", "xnnpack:fp32+unplanned_io", "cortex_m:int8"],
 )
 def test_a_script_defines_the_names_that_it_uses(target: str, tmp_path: Path) -> None:
     path = tmp_path / "names.py"
     write_script(path, LAYER, target)
     assert not list_undefined_names(path.read_text())
+    exec(path.read_text(), {"__name__": "script", "__file__": str(path)})  # in their order
     assert list_undefined_names("def f():\n    return [missing(x) for x in y]") == {"missing", "y"}
 
 
@@ -223,6 +226,40 @@ def test_a_script_calibrates_with_the_inputs_of_the_case(tmp_path: Path) -> None
     # A float recipe calibrates nothing.
     write_script(path, case, "xnnpack:fp32")
     assert "CALIBRATION" not in path.read_text()
+
+
+class Clamped(torch.nn.Module):
+    """XNNPACK fuses the clamp into the layer, which rounds once instead of twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).clamp(max=0.2) + x
+
+
+@pytest.mark.nightly
+def test_a_script_does_not_show_an_error_of_all_elements_together(tmp_path: Path) -> None:
+    recipe = registry.recipe(Target("xnnpack", "int8"))
+    exact = dataclasses.replace(recipe.precision, fused_clamps=frozenset())
+    case = Case("clamped", lambda: (Clamped(), (torch.randn(50, 6),)))
+    path = tmp_path / "joint.py"
+    written = write_script(
+        path, case, "xnnpack:int8", recipe=dataclasses.replace(recipe, precision=exact)
+    )
+    assert "codes are not the quantized graph's" in (written.problem or "")
+    ended = run(path, tmp_path)
+    assert ended.returncode == 2, ended.stdout + ended.stderr[-2000:]
+    assert "this script compares element by element" in ended.stdout
+
+
+def test_a_script_that_fails_does_not_show_a_defect(tmp_path: Path) -> None:
+    path = tmp_path / "fails.py"
+    path.write_text("undefined")
+    code, lines = script_option._run(path)
+    assert code not in script_option._MEANINGS
+    assert "NameError" in lines[-1]
 
 
 @pytest.mark.nightly
