@@ -13,8 +13,10 @@ from harness.backend_api import Precision
 # (xnn_init_qs8_add_minmax_*_params): near a tie the result is the neighbouring step. A bias is
 # rounded to the accumulator's unit, as in the reference (store_biases). Source: XNNPACK 92a7ad50,
 # pinned by executorch's main in August 2026. A factor of 2 needs 16 perturbed runs: with
-# 8, the estimated spread of one element in thousands is half the true one.
-STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+# 8, the estimated spread of one element in thousands is half the true one. A clamp behind a layer
+# is fused into it (xnn_subgraph_fusion in src/subgraph.c), and bounds the sum of the layer.
+_LAYERS = frozenset("convolution addmm mm bmm linear".split())
+STATIC = Precision(safety=2.0, samples=16, requantization=2.0**-8, fused_clamps=_LAYERS)
 
 # The kernels choose scale and zero point for each row, or each image of a convolution
 # (xnn_compute_f32_qx8_convert in src/operator-run.c; QuantParams._from_dynamic_input_node); the

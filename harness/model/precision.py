@@ -44,6 +44,8 @@ class Precision:
         fused_requantizations: operations, by ATen name, between which the target may leave out a
             requantization: an operand that another of them computed is then not rounded. The
             operands of a maximum or minimum are rounded to multiples of the smaller step.
+        fused_clamps: operations, by ATen name, behind which the target may clamp before it
+            requantizes: their result is then not rounded to the codes in front of the clamp.
         rounds_products_twice: the product of two values is first rounded to the fixed point of its
             multiplier ``m * 2**-k``, 1/2 <= m < 1, which is the product of their steps divided by
             the step of the result. The number that is rounded then is off by ``2**-(k + 1)`` steps.
@@ -65,6 +67,7 @@ class Precision:
     step: float = 1.0
     requantization: float = 0.0
     fused_requantizations: frozenset[str] = frozenset()
+    fused_clamps: frozenset[str] = frozenset()
     rounds_products_twice: bool = False
     safety: float = 4.0
     samples: int = 8

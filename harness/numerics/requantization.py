@@ -26,8 +26,9 @@ from harness.numerics.perturbation import PerturbedMode
 class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
     """A float64 run in which only numbers near a tie are requantized to a neighbouring code.
 
-    Between ``Precision.fused_requantizations`` the first run leaves out every requantization that a
-    target may leave out, the second none, and the others some.
+    Between ``Precision.fused_requantizations``, and before a clamp behind one of
+    ``Precision.fused_clamps``, the first run leaves out every requantization that a target may
+    leave out, the second none, and the others some.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -111,7 +112,12 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
             if isinstance(out, torch.Tensor):
                 self._unrounded[out] = None
             return out
+        if name in _CLAMPS and self.precision.fused_clamps:
+            args = self._fuse(name, args)
         out = super().run_primitive(operator, args, kwargs)
+        if name in self.precision.fused_clamps:
+            self._unrounded[out] = None
+            return out
         if name == "mul" and isinstance(out, torch.Tensor):
             tensors = [item for item in args if isinstance(item, torch.Tensor)]
             factors = [self._steps[item] for item in tensors if item in self._steps]
@@ -159,5 +165,6 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
 
 # In the first runs all numbers are off in one direction.
 _DIRECTIONS = (1.0, 1.0, -1.0)
+_CLAMPS = frozenset("clamp clamp_min clamp_max hardtanh relu relu6".split())
 # Operations that compare codes of one scale.
 _COMPARED = frozenset(("maximum", "minimum"))

@@ -278,6 +278,33 @@ def test_a_sum_behind_a_copy_to_a_buffer_may_be_fused_in_the_same_call() -> None
     assert "call 1 output 0: " in (verdict.problem or "")
 
 
+class Clamped(torch.nn.Module):
+    """A layer whose result is rounded to codes, clamped, and rounded to finer codes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Buffer(torch.eye(12) * 0.37)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.nn.functional.linear(round_to_grid(x, 1.0), self.weight)
+        return round_to_grid(round_to_grid(x, 2.2).clamp(max=30.0), 0.7)
+
+
+def test_a_clamp_may_be_fused_into_the_layer_before_it() -> None:
+    graph = torch.fx.symbolic_trace(Clamped())
+    exact = Precision(safety=2.0, samples=16, requantization=2.0**-8)
+    fusing = replace(exact, fused_clamps=frozenset({"linear", "addmm", "mm"}))
+    x = torch.arange(144.0).reshape(12, 12)
+    fused = round_to_grid((0.37 * x).clamp(max=30.0), 0.7)
+    assert int((fused != graph(x)).sum()) > 10
+    assert not compare([[fused]], compute_reference(graph, [(x,)], exact, 0)).passed
+    reference = compute_reference(graph, [(x,)], fusing, 0)
+    assert compare([[fused]], reference).passed
+    assert compare([[graph(x)]], reference).passed
+    wrong = round_to_grid((0.5 * x).clamp(max=30.0), 0.7)
+    assert not compare([[wrong]], reference).passed
+
+
 class Squared(torch.nn.Module):
     """The multiplier of its product is 0.4, so that a kernel rounds to halves of a step first."""
 
