@@ -204,7 +204,10 @@ CASES: list[Case] = [
         plain_targets="xnnpack:fp32|mlx:fp32",
     ),
     generation_case(
-        "llama/decode_positioned", lambda: Positioned(llama()), masked_step, targets=FLOAT
+        "llama/decode_positioned",
+        lambda: Positioned(llama()),
+        masked_step,
+        targets=f"{FLOAT}|tosa:int|cortex_m:int8",
     ),
     generation_case(
         "lfm2/decode_positioned", lambda: Positioned(lfm2()), masked_step, targets=FLOAT

@@ -111,7 +111,9 @@ LIMITATIONS: list[Limitation] = [
         stage="quantize",
         error="conversion changed it",
     ),
-    copy_limitation(MODELS, "cortex_m:int8", "llama/decode", "state/put", target="cortex_m:*"),
+    copy_limitation(
+        MODELS, "cortex_m:int8", "llama/decode_positioned", "state/put", target="cortex_m:*"
+    ),
     Limitation(
         target="tosa:int|cortex_m:*",
         case="state/counter*",

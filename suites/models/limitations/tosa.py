@@ -46,7 +46,7 @@ TOSA: list[Limitation] = [
     ),
     Limitation(
         target="tosa:int",
-        case="llama/decode",
+        case="llama/decode_positioned",
         reason="Cache updates (index_put) run on the CPU, so a single partition would need their "
         "results and also provide their inputs: a cycle. TOSAPartitioner splits such a partition "
         "into connected components without checking them again (_find_connected_components, "
