@@ -21,17 +21,11 @@ _APART = ("linear", "linear_no_bias", "softmax")
 """Producers whose programs of pairs_int8 fail on Cortex-M for another reason."""
 
 LIMITATIONS: list[Limitation] = [
-    Limitation(
-        target="tosa:int",
-        case="pairs_tosa_int/relu_then_neg",
-        reason="The quantizer means to give a negation the parameters of its input. Behind an "
-        "operator that shares those of its own input (relu, clamp, permute, pooling) the output "
-        "gets a scale of its own, and NegVisitor writes a NEGATE, which has none: results are "
-        "silently scaled. Workaround: `x * -1`.",
-        link=_ARM + "quantizer/quantization_annotator.py",
-        stage="compare",
-        error="elements exceed the bound",
-        outcome=Status.MISMATCH,
+    copy_limitation(
+        CROSSINGS,
+        "tosa:int",
+        "crossing_shared/maxpool_neg_mulitself_layer",
+        "pairs_tosa_int/relu_then_neg",
     ),
     Limitation(
         target="tosa:int",
@@ -51,24 +45,18 @@ LIMITATIONS: list[Limitation] = [
         "pairs_tosa/conv2d_then_number_sub|pairs_tosa_int/conv2d_then_number_sub",
         target="tosa:fp|tosa:int",
     ),
-    Limitation(
-        target="tosa:int",
-        case="pairs_tosa_int/sigmoid_then_where",
-        reason="No Arm pass quantizes the other operand of a selection whose first one has the "
-        "fixed parameters of a sigmoid or tanh.",
-        link=_ARM + "quantizer/quantization_annotator.py",
-        stage="lower",
+    copy_limitation(
+        CROSSINGS,
+        "tosa:int",
+        "crossing_shared/maxpool_tanh_where_none",
+        "pairs_tosa_int/sigmoid_then_where",
         error="Expected matching dtypes but got torch.int8 and torch.float32",
     ),
-    Limitation(
-        target="tosa:int",
-        case="pairs_tosa_int/sigmoid_then_avg_pool",
-        reason="An average pooling shares the parameters of its input. Behind a sigmoid or tanh, "
-        "whose parameters are fixed, its input stays float32, which TOSA's integer profile does "
-        "not pool. Workaround: pool before the activation.",
-        link=_ARM + "quantizer/quantization_annotator.py",
-        stage="lower",
-        error="Unsupported input dtype torch.float32",
+    copy_limitation(
+        CROSSINGS,
+        "tosa:int",
+        "crossing_shared/cat_tanh_poolbefore_view",
+        "pairs_tosa_int/sigmoid_then_avg_pool",
     ),
     Limitation(
         target="xnnpack:int8",

@@ -63,6 +63,7 @@ RECOGNISED = {
     "tosa_transposed_beside_constant": "drop a transposition",
     "tosa_view_before_slice": "the wrong part of a joint projection",
     "xnnpack_clamp_bool": "clamp whose bound is a bool",
+    "xnnpack_clamp_behind_max_pool": "XNNPACK gives the codes of a max pool",
     "xnnpack_conv1d_weight": "XNNPACK gives the weight of a conv1d",
     "xnnpack_conv1d_beside_float": "takes a float conv1d beside",
     "xnnpack_exp_nan": "f32-vexp",

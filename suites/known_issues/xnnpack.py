@@ -8,7 +8,6 @@ from suites.known_issues.findings import finding
 
 _T = "xnnpack:*"
 _FP32, _INT8 = "xnnpack:fp32", "xnnpack:int8"
-_PER_TENSOR = "no `type_as` or `to` of the dtype that a tensor has"
 
 XNNPACK: list[KnownIssue] = [
     # Quantizer
@@ -86,10 +85,9 @@ XNNPACK: list[KnownIssue] = [
           error="Attempted to resize a static tensor"),
     issue(_INT8, "int_shared/logits_and_sigmoid", target="xnnpack:int8*", program="convolution",
           stage="compare", outcome=MISMATCH, error="as if permuted by .0, 3, 1, 2"),
-    finding(
-        "XNNPACK drops floating-point readers of a quantized value", _PER_TENSOR,
-        target="xnnpack:int8*", stage="compare", outcome=MISMATCH,
-        op="type_as|to|add|mul|sub|cat|slice",
-        error="looks 0 everywhere",
-    ),
+    issue(_INT8, "int_shared/relu6_beside_output", target="xnnpack:int8*",
+          op="relu6|clamp|hardtanh|type_as|to|add|mul|sub|cat|slice",
+          error="looks 0 everywhere"),
+    issue(_INT8, "int_pool/max_then_relu6", target="xnnpack:int8*",
+          op="relu6|clamp|hardtanh", program="max_pool2d"),
 ]  # fmt: skip

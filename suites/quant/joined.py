@@ -234,6 +234,11 @@ class _TwoSteps(Module):
         return result
 
 
+def _relu6_beside_output(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    hidden = a + a
+    return hidden, torch.nn.functional.relu6(hidden) * 2
+
+
 def _classifier() -> Sequential:
     return Sequential(Conv2d(2, 4, 3), ReLU(), MaxPool2d(2), Flatten(), Linear(16, 5))
 
@@ -261,6 +266,7 @@ _CASES: list[Case] = [
         op("int_shared/sums_of_floats_and_integers", lambda a, i: (a + a, (i + 3) * i), randn(3, 6),
            ints(0, 9, 3, 6)),
         op("int_shared/two_outputs", lambda a, b: (a + b, a * b), randn(3, 6), randn(3, 6)),
+        op("int_shared/relu6_beside_output", _relu6_beside_output, randn(3, 6)),
     ),
     *on(
         ALL,

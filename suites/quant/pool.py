@@ -6,10 +6,24 @@ from collections.abc import Callable
 
 import torch
 from torch.nn import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d, Module, Sequential
+from torch.nn.functional import hardtanh, relu6
 
 from harness import Case
 from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform
 from suites.quant.only import TOSA, WEIGHTLESS, on
+
+
+class _Clamped(torch.nn.Module):
+    """A clamp between a pooling and a layer; the quantizers know no ``relu6``."""
+
+    def __init__(self, clamp: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.first, self.last = Conv2d(2, 3, 1), Conv2d(3, 2, 1)
+        self.clamp = clamp
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.last(self.clamp(torch.max_pool2d(self.first(x), 2)))
+        return result
 
 
 class _Mean(torch.nn.Module):
@@ -41,6 +55,17 @@ CASES: list[Case] = [
             "int_pool/max_chain",
             lambda: Sequential(Conv2d(2, 3, 1), MaxPool2d(2), MaxPool2d(2, 1)),
             randn(1, 2, 6, 6),
+        ),
+        nn_case("int_pool/max_then_relu6", lambda: _Clamped(relu6), randn(1, 2, 6, 4)),
+        nn_case(
+            "int_pool/max_then_clamp",
+            lambda: _Clamped(lambda x: x.clamp(-0.1, 0.5)),
+            randn(1, 2, 6, 4),
+        ),
+        nn_case(
+            "int_pool/max_then_hardtanh",
+            lambda: _Clamped(lambda x: hardtanh(x, -0.1, 0.5)),
+            randn(1, 2, 6, 4),
         ),
     ),
     *on(
