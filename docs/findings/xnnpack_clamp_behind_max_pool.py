@@ -14,7 +14,7 @@ class Net(torch.nn.Module):
             torch.nn.init.ones_(layer.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(F.relu6(F.max_pool2d(self.first(x), (1, 2))))
+        return self.last(F.relu6(F.max_pool2d(self.first(x), (1, 2), (1, 2))))
 
 
 def observe() -> Observation:
