@@ -68,6 +68,9 @@ LIMITATIONS: list[Limitation] = [
         stage="run",
         error="Failed to create StaticConstantPad",
     ),
+    copy_limitation(
+        QUANT, "xnnpack:int8_per_tensor", "int_pool/max_then_clamp", "sums_int8/max_pool_then_*"
+    ),
     # Programs of pairs_int8 have a hardswish, which is fused with a linear layer only. The other
     # chains are in pairs_cortex_m.
     copy_limitation(

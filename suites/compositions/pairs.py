@@ -105,12 +105,15 @@ class Group:
             ``ALL`` are left out behind every producer. A producer without consumers has no program.
         alone: chains among those left out that are programs of their own, with a limitation;
             others have the same cause, or a case in another suite.
+        adds: whether each chain begins and ends with a sum. Quantizers give codes to both sides of
+            an operator between two sums, also of one that they do not know.
     """
 
     name: str
     targets: str
     apart: Mapping[str, Collection[str]]
     alone: Collection[tuple[str, str]] = ()
+    adds: bool = False
 
     def list_consumers(self, producer: str) -> list[str]:
         """Return the names of the consumers behind a producer."""
@@ -128,7 +131,7 @@ class Group:
     def _make_case(self, name: str, chains: list[tuple[str, str]]) -> Case:
         def build() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
             shape = (len(chains), *SHAPE)
-            return Pairs(chains), (torch.randn(shape), torch.randn(shape))
+            return Pairs(chains, self.adds), (torch.randn(shape), torch.randn(shape))
 
         is_plain = name == "mul" and self.name == "pairs"
         tags = {"ops", "fp32", "composition", *(() if is_plain else (NIGHTLY,))}
@@ -136,11 +139,18 @@ class Group:
 
 
 class Pairs(nn.Module):
-    """Runs chains of a producer and a consumer, each on its own part of the stacked inputs."""
+    """Runs chains of a producer and a consumer, each on its own part of the stacked inputs.
 
-    def __init__(self, chains: Collection[tuple[str, str]]) -> None:
+    Args:
+        chains: names of producer and consumer of each chain.
+        adds: whether a chain begins with the sum of the inputs, unless its producer is a layer or
+            takes both, and ends with a sum of its result and the first input.
+    """
+
+    def __init__(self, chains: Collection[tuple[str, str]], adds: bool = False) -> None:
         super().__init__()
         self.chains = chains
+        self.adds = adds
         self.layers = nn.ModuleDict({
             "_".join(chain): LAYERS[chain[0]]() for chain in chains if chain[0] in LAYERS
         })  # fmt: skip
@@ -160,8 +170,9 @@ class Pairs(nn.Module):
             elif producer in BINARY:
                 value = BINARY[producer](x[place], y[place])
             else:
-                value = CONSUMERS[producer](x[place])
-            found[name] = CONSUMERS[consumer](value)
+                value = CONSUMERS[producer](x[place] + y[place] if self.adds else x[place])
+            result = CONSUMERS[consumer](value)
+            found[name] = result + x[place] if self.adds else result
         return found
 
 
@@ -170,8 +181,9 @@ _TRANSPOSED_INSIDE = (*_CONVOLUTIONS, "avg_pool", "max_pool")
 """Operators around which Arm's passes transpose images."""
 _WRONG_SOFTMAX = dict.fromkeys((*_CONVOLUTIONS, "mean", "max_pool"), ("softmax",))
 """Producers behind which XNNPACK computes a softmax over the channels."""
-_CLAMPS = ("relu", "hardtanh", *(name for name in _ACTIVATIONS if name.startswith("clamp")))
-_PROMOTED = ("div", "sigmoid", "tanh", *(name for name in _CLAMPS if name.startswith("clamp")))
+_CLAMPED = tuple(name for name in _ACTIVATIONS if name.startswith("clamp"))
+_CLAMPS = ("relu", "hardtanh", *_CLAMPED)
+_PROMOTED = ("div", "sigmoid", "tanh", *_CLAMPED)
 """Operators whose results torch promotes to floats if their operands are codes."""
 _BESIDE_NUMBERS = ("relu6", "add_number", "mul_number", "number_sub", "maximum")
 """Consumers that begin with a sum or product of their input and a number."""
@@ -258,6 +270,14 @@ GROUPS = [
         "metal:fp32",
         # Metal's convolutions of images and its elu have limitations in suites/ops.
         {ALL: ("elu",), **dict.fromkeys(("elu", *_CONVOLUTIONS), CONSUMERS)},
+    ),
+    Group(
+        "sums_int8",
+        "xnnpack:int8_per_tensor",  # Cortex-M has the cases of int8
+        # XNNPACK's defect of clamps behind a pool is a case of suites/quant (int_pool).
+        {ALL: ("slice",), "slice": CONSUMERS, **_WRONG_SOFTMAX, "max_pool": ("softmax", *_CLAMPED)},
+        alone=[("max_pool", "clamp_infinite_min")],
+        adds=True,
     ),
 ]
 

@@ -13,6 +13,7 @@ from suites.ops.limitations import LIMITATIONS as OPS
 from suites.quant.limitations import LIMITATIONS as QUANT
 
 _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
+_INT8 = "xnnpack:int8_per_tensor"
 _LAYERS = "conv depthwise batchnorm transposed"
 
 
@@ -33,8 +34,9 @@ _XNNPACK = [
             "transposed_gelu_poolbefore_before transposed_relu_beforesub_before "
             "depthwise_leakyrelu_where_view depthwise_tanh_beforesub_before "
             "maxpool_leakyrelu_addinput_before maxpool_sigmoid_catbefore_before "
-            "maxpool_hardtanh_poolbefore_returned"
+            "maxpool_hardtanh_poolbefore_returned maxpool_tanh_where_none"
         ),
+        target=_INT8,
         error="method->execute() failed",
     ),
     copy_limitation(
@@ -42,12 +44,14 @@ _XNNPACK = [
         "xnnpack:int8",
         "int_in_place/celu",
         _rows("transposed_hardsigmoid_where_none depthwise_hardsigmoid_maximum_before"),
+        target=_INT8,
     ),
     copy_limitation(
         QUANT,
         "xnnpack:int8",
         "int_in_place/mish",
         _rows("transposed_clampmax_stackbefore_before"),
+        target=_INT8,
         stage="compare",
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
@@ -57,13 +61,14 @@ _XNNPACK = [
         "xnnpack:int8",
         "int_shared/relu6_beside_output",
         _rows("linear_relu6_beforecat_before"),
+        target=_INT8,
     ),
     copy_limitation(
         OPS,
         "xnnpack:fp32",
         "_softmax/behind_convolution",
         match_rows("shared", f"{_LAYERS} maxpool", "softmax", "*", "*"),
-        target="xnnpack:fp32|xnnpack:int8",
+        target=f"xnnpack:fp32|{_INT8}",
     ),
 ]
 
