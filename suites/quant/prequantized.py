@@ -172,6 +172,12 @@ CASES: list[Case] = [
     _case("intx8_rows_no_bias", f"{_XNNPACK}|{_MLX}", _intx(8), _no_bias, randn(2, 4, 64)),
     _case("intx4_embedding", _MLX, _intx(4, 32), lambda: Embedding(50, 64), ints(0, 50, 2, 5),
           layers=Embedding),
+    # MLX has no kernel for groups of these sizes, and none of its groups divides them.
+    *(
+        _case(f"intx8_groups_of_{size}", "mlx:fp32", _intx(8, size), lambda: Linear(72, 16),
+              randn(4, 72))
+        for size in (8, 24)
+    ),
     _case("int8_da_intx4_groups", f"{_XNNPACK}|mlx:fp32", _dynamic(4, 32), _layer, randn(4, 64)),
     _case("int8_da_intx4_rows", _XNNPACK, _dynamic(4), _no_bias, randn(2, 4, 64)),
     _case("int8_da_intx8_rows", _XNNPACK, _dynamic(8), _mlp, randn(4, 64)),
