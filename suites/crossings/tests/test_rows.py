@@ -9,11 +9,12 @@ import pytest
 
 from harness import Case
 from harness.model.registry import NIGHTLY
-from suites.crossings import dynamic, index, interface, weights
+from suites.crossings import dynamic, index, interface, shared, state, weights
 from suites.crossings.build import PLAIN_SHARE, Allows, find_rows
 
 _FAMILIES = [
-    (each.FACTORS, each.allows, each.CASES) for each in (index, weights, interface, dynamic)
+    (each.FACTORS, each.allows, each.CASES)
+    for each in (index, weights, interface, dynamic, state, shared)
 ]
 
 
