@@ -107,16 +107,13 @@ class RequantizedMode(PerturbedMode):  # type: ignore[no-untyped-call]
     def run_primitive(self, operator: Operator, args: Args, kwargs: Kwargs) -> Any:
         """Run one operation, on numbers that the target did not round where it fuses that."""
         name = operator.name
-        if name in self.precision.fused_requantizations:
-            out = super().run_primitive(operator, self._fuse(name, args), kwargs)
-            if isinstance(out, torch.Tensor):
-                self._unrounded[out] = None
-            return out
-        if name in _CLAMPS and self.precision.fused_clamps:
+        sums, layers = self.precision.fused_requantizations, self.precision.fused_clamps
+        if name in sums or (layers and name in _CLAMPS):
             args = self._fuse(name, args)
         out = super().run_primitive(operator, args, kwargs)
-        if name in self.precision.fused_clamps:
-            self._unrounded[out] = None
+        if name in sums or name in layers:
+            if isinstance(out, torch.Tensor):
+                self._unrounded[out] = None
             return out
         if name == "mul" and isinstance(out, torch.Tensor):
             tensors = [item for item in args if isinstance(item, torch.Tensor)]

@@ -101,7 +101,7 @@ def run_unperturbed(
     # from layer to layer: where floats differ, float64 decides.
     _check_agreement(eager, again, module, calls, compare_floats=False)
     exact = run_calls_in_float64(module, calls, plain, seed, changed, wide)
-    if draws is None or draws.has_drawn or not _runs_agree(eager, again):
+    if draws is None or draws.has_drawn or _find_difference(eager, again) is not None:
         mode = Float64Mode(semantics)
         second = run_calls_in_float64(module, calls, mode, seed + 1, changed, wide)
         _check_agreement(exact, second, module, calls)
@@ -181,11 +181,15 @@ def _elements(run: Sequence[CallResult]) -> int:
     return sum(value.numel() for value in found if value is not None)
 
 
-def _runs_agree(first: Sequence[CallResult], second: Sequence[CallResult]) -> bool:
-    return all(
-        outputs_agree(collect_values(one), collect_values(other))
-        for one, other in zip(first, second, strict=True)
-    )
+def _find_difference(
+    first: Sequence[CallResult], second: Sequence[CallResult], *, compare_floats: bool = True
+) -> int | None:
+    """Return the first call in which two runs differ; None if they agree."""
+    for index, (one, other) in enumerate(zip(first, second, strict=True)):
+        values = collect_values(one), collect_values(other)
+        if not outputs_agree(*values, compare_floats=compare_floats):
+            return index
+    return None
 
 
 def _check_agreement(
@@ -201,12 +205,11 @@ def _check_agreement(
     Raises:
         NotDeterministic: the outputs differ.
     """
-    for index, (one, other) in enumerate(zip(first, second, strict=True)):
-        one_values, other_values = collect_values(one), collect_values(other)
-        if not outputs_agree(one_values, other_values, compare_floats=compare_floats):
-            with RandomDraws() as draws:
-                run_calls(module, calls)
-            raise NotDeterministic(
-                f"the module is not deterministic: two runs of call {index} on the same "
-                f"inputs differ; {draws.cause}"
-            )
+    index = _find_difference(first, second, compare_floats=compare_floats)
+    if index is not None:
+        with RandomDraws() as draws:
+            run_calls(module, calls)
+        raise NotDeterministic(
+            f"the module is not deterministic: two runs of call {index} on the same "
+            f"inputs differ; {draws.cause}"
+        )

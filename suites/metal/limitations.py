@@ -7,7 +7,7 @@ call breaks. On a device these cases fail too, or give wrong results.
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_limitation
+from suites.known import copy_limitation, variants
 from suites.ops.limitations import LIMITATIONS as OPS
 
 _ALL = "metal:*"
@@ -21,13 +21,9 @@ def _lower(cases: str, reason: str, link: str, error: str) -> Limitation:
     return Limitation(target=_ALL, case=cases, reason=reason, link=link, stage="lower", error=error)
 
 
-def _named(op: str, variants: str) -> str:
-    return "|".join(f"{op}/{variant}" for variant in variants.split())
-
-
 _MATMUL = [
     _lower(
-        _named("mm", "transposed_left left_transposed_after_kernel transposed_of_*"),
+        variants("mm", "transposed_left left_transposed_after_kernel transposed_of_*"),
         "aoti_torch_mps_mm_out (op_mm.mm) checks the strides of its second operand only. It reads "
         "the first operand row by row, whatever its strides, so the product with a transposed "
         "first operand is wrong.",
@@ -76,7 +72,7 @@ _CONVOLUTION = [
     _lower(
         "|".join(
             (
-                _named(
+                variants(
                     "convolution",
                     "encoder_2d_depthwise_dilated encoder_2d_depthwise_unbatched "
                     "same_sizes_with_bias_and_without two_output_paddings subsampling "
@@ -102,26 +98,26 @@ _VIEWS = [
     _lower(
         "|".join(
             (
-                _named(
+                variants(
                     "mm",
                     "second_rows_of_result second_columns_of_result split_of_result "
                     "chunk_columns_of_result chunk_into_mm second_chunk_into_mm rows_into_bmm "
                     "narrow_into_topk rows_are_result columns_are_result",
                 ),
-                _named("bmm", "second_rows_of_result split_of_result"),
-                _named(
+                variants("bmm", "second_rows_of_result split_of_result"),
+                variants(
                     "addmm",
                     "second_rows_of_result second_columns_of_result split_of_result "
                     "chunk_columns_of_result",
                 ),
-                _named("convolution", "second_rows_of_result split_of_result"),
-                _named(
+                variants("convolution", "second_rows_of_result split_of_result"),
+                variants(
                     "topk",
                     "second_rows_of_result second_columns_of_result split_of_result "
                     "chunk_columns_of_result every_second_column_of_result",
                 ),
-                _named("cat", "ten_by_columns ten_by_rows"),
-                _named(_SDPA, "one_projection one_projection_after_kernel"),
+                variants("cat", "ten_by_columns ten_by_rows"),
+                variants(_SDPA, "one_projection one_projection_after_kernel"),
             )
         ),
         "aoti_torch__reinterpret_tensor (shims/memory.cpp) copies a view with a storage offset "
@@ -140,7 +136,7 @@ _VIEWS = [
         "index a dense copy of the view",
     ),
     _lower(
-        _named("topk", "transposed_of_* transposed_input transposed_after_kernel"),
+        variants("topk", "transposed_of_* transposed_input transposed_after_kernel"),
         "aoti_torch_mps_topk (op_topk.mm) passes the memory and the sizes of its operand to "
         "MPSGraph, but not the strides, so a transposed operand gives wrong values.",
         _RUNTIME + "ops/op_topk.mm",
@@ -157,7 +153,7 @@ _VIEWS = [
 
 _ATTENTION = [
     _lower(
-        _named(
+        variants(
             _SDPA,
             "head_dim_8 head_dim_32 head_dim_72 head_dim_80 head_dim_100 head_dim_192 head_dim_512",
         )
@@ -190,7 +186,7 @@ _ATTENTION = [
         "value shape (1, 2, 5, 128) is not",
     ),
     _lower(
-        _named(_SDPA, "causal_longer_keys causal_longer_queries"),
+        variants(_SDPA, "causal_longer_keys causal_longer_queries"),
         "The causal mask in op_sdpa.mm aligns the last query with the last key. In torch it "
         "aligns the first query with the first key, so results differ where there are not as "
         "many keys as queries. Workaround: pass the mask as `attn_mask` instead of "
@@ -199,7 +195,7 @@ _ATTENTION = [
         "aligns the last query with the last key",
     ),
     _lower(
-        _named(_SDPA, "*_a_head_each *_a_batch_each *_padding_of_batches"),
+        variants(_SDPA, "*_a_head_each *_a_batch_each *_padding_of_batches"),
         "op_sdpa.mm locates the mask of a head from the mask's stride over heads and the head's "
         "number counted over all batches. It reads the wrong mask when heads share a mask but "
         "batches do not, or the reverse. Workaround: expand the mask to all batches and heads, "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from harness import Limitation, Status
 from suites.crossings.build import match_rows
-from suites.known import copy_limitation
+from suites.known import copy_limitation, variants
 from suites.metal.limitations import LIMITATIONS as METAL
 from suites.opinfo.limitations import LIMITATIONS as OPINFO
 from suites.ops.limitations import LIMITATIONS as OPS
@@ -17,10 +18,8 @@ _INT8 = "xnnpack:int8_per_tensor"
 _LAYERS = "conv depthwise batchnorm transposed"
 
 
-def _rows(names: str) -> str:
-    """Globs over single cases, by the values of their rows."""
-    return "|".join(f"crossing_shared/{name}" for name in names.split())
-
+_rows = partial(variants, "crossing_shared")
+"""Globs over single cases, by the values of their rows."""
 
 _XNNPACK = [
     copy_limitation(

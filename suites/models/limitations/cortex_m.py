@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness import Limitation
 from suites.known import copy_limitation
 from suites.ops.limitations import LIMITATIONS as OPS
+from suites.quant.limitations import LIMITATIONS as QUANT
 
 _SOURCE = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/"
 
@@ -33,16 +34,7 @@ CORTEX_M: list[Limitation] = [
         stage="quantize",
         error="prepare changed what it was given: inner.cumulative_length_0",
     ),
-    Limitation(
-        target="cortex_m:*",
-        case="sam2/tiny",
-        reason="A convolution of Cortex-M returns a channels-last tensor. Operators behind it "
-        "that stay on the CPU get operands of two dim orders, which portable kernels refuse.",
-        link="https://github.com/pytorch/executorch/blob/v1.5.1/kernels/portable/cpu/util/"
-        "tensor_util_portable.cpp",
-        stage="run",
-        error="input tensors have different dim orders",
-    ),
+    copy_limitation(QUANT, "cortex_m:int8", "int_in_place/celu", "sam2/tiny", target="cortex_m:*"),
     Limitation(
         target="cortex_m:*",
         case="mamba/tiny",
