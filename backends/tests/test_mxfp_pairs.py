@@ -66,6 +66,7 @@ def test_the_cases_are_all_spoken_of() -> None:
 
 
 @pytest.mark.parametrize("name", [*SAME, *APART])
+@pytest.mark.one_of(3)
 def test_both_backends_run_the_case(name: str) -> None:
     for cell in (arm(name), mlx(name)):
         assert cell.status.value == "passed", cell.error

@@ -79,6 +79,7 @@ def test_invalid_answers_of_the_child_process_are_refused(
     assert "the reference model" in run(payload)
 
 
+@pytest.mark.nightly
 def test_a_rejected_graph_does_not_start_a_debugger(
     payload: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def run_folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in main.commands)])
+@pytest.mark.one_of(4)
 def test_help_needs_no_torch(command: list[str]) -> None:
     code = (
         "import sys; from harness.cli import main\n"

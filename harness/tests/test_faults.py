@@ -121,6 +121,7 @@ def test_float_targets_catch_every_fault(target: str, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.one_of(2)
 def test_int8_targets_detect_errors_of_more_than_two_steps(fault: str) -> None:
     tester = run("tosa:int", step(fault, planted=False), step(fault, planted=True))
     if tester.verdict.passed:
@@ -147,6 +148,7 @@ def test_int8_targets_detect_faults_before_several_requantizations(fault: str) -
         for when in HONEST_SEEDS
     ],
 )
+@pytest.mark.one_of(2)
 def test_the_same_program_without_the_fault_passes(target: str, when: str) -> None:
     case = Case("block", block())
     red = {

@@ -70,6 +70,7 @@ def nights(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
+@pytest.mark.one_of(3)
 def test_the_history_has_the_other_folders(nights: Path) -> None:
     for _ in range(2):  # in full, and from the compact copies
         past = history.load(nights)

@@ -17,6 +17,7 @@ from suites.build import (
     op,
     positive,
     randn,
+    take_turns,
     uniform,
     values,
 )
@@ -136,3 +137,5 @@ CASES = add_vacuous_reasons(
         "pow/zero_exponent": "anything to the power of 0 is 1",
     },
 )
+
+CASES = take_turns(CASES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, distinct, ints, op, randn, values
+from suites.build import add_vacuous_reasons, bools, distinct, ints, op, randn, take_turns, values
 
 _CL = torch.channels_last
 _F16, _F32, _I8, _I32, _I64 = torch.float16, torch.float32, torch.int8, torch.int32, torch.int64
@@ -47,3 +47,5 @@ CASES = add_vacuous_reasons(
         "_to_copy/empty": "it has no elements",
     },
 )
+
+CASES = take_turns(CASES)

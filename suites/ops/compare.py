@@ -16,6 +16,7 @@ from suites.build import (
     ints,
     op,
     randn,
+    take_turns,
     uniform,
     values,
 )
@@ -73,3 +74,5 @@ CASES = add_vacuous_reasons(
         "lt/empty": "it has no elements",
     },
 )
+
+CASES = take_turns(CASES)

@@ -15,7 +15,7 @@ from torch.nn import (
 )
 
 from harness import Case
-from suites.build import nn_case, op, randn
+from suites.build import nn_case, op, randn, take_turns
 
 _F16 = torch.float16
 
@@ -112,3 +112,5 @@ CASES: list[Case] = [
     nn_case("convolution/transposed_3d", lambda: ConvTranspose3d(2, 3, 2, stride=2),
             randn(1, 2, 3, 4, 2)),
 ]
+
+CASES = take_turns(CASES)

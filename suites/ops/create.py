@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, op, randn
+from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns
 
 _I32 = torch.int32
 
@@ -54,3 +54,5 @@ CASES = add_vacuous_reasons(
         "zeros_like/empty": "it has no elements",
     },
 )
+
+CASES = take_turns(CASES)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 from harness import Case
-from suites.build import distinct, ints, nn_case, op, randn
+from suites.build import distinct, ints, nn_case, op, randn, take_turns
 
 _BATCH = Dim("batch", min=1, max=8)
 _LENGTH = Dim("length", min=2, max=16)
@@ -55,3 +55,5 @@ CASES: list[Case] = [
     op("arange/dynamic_positions", lambda x: x + torch.arange(x.shape[1]), randn(2, 7),
        dynamic_shapes=({1: _LENGTH},), calls=[(randn(2, n),) for n in (2, 16)]),
 ]
+
+CASES = take_turns(CASES)

@@ -12,7 +12,16 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from harness import Case
-from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform, values
+from suites.build import (
+    COARSE,
+    add_vacuous_reasons,
+    nn_case,
+    op,
+    randn,
+    take_turns,
+    uniform,
+    values,
+)
 
 
 def _scrambled(module: nn.Module) -> nn.Module:
@@ -175,3 +184,5 @@ CASES = add_vacuous_reasons(
         "_softmax/size_one_dim": "a softmax of one element is 1",
     },
 )
+
+CASES = take_turns(CASES)

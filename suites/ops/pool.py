@@ -6,7 +6,16 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import CANCELS, add_vacuous_reasons, distinct, ints, op, randn, uniform
+from suites.build import (
+    CANCELS,
+    add_vacuous_reasons,
+    distinct,
+    ints,
+    op,
+    randn,
+    take_turns,
+    uniform,
+)
 
 CASES: list[Case] = [
     op("max_pool2d_with_indices/plain", F.max_pool2d, distinct(2, 3, 8, 6), kernel_size=2),
@@ -92,3 +101,5 @@ CASES = add_vacuous_reasons(
         "_adaptive_avg_pool3d/global": CANCELS,
     },
 )
+
+CASES = take_turns(CASES)

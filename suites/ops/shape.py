@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, op, randn
+from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
 
@@ -109,3 +109,5 @@ CASES = add_vacuous_reasons(
         "view_copy/empty": "it has no elements",
     },
 )
+
+CASES = take_turns(CASES)

@@ -17,6 +17,7 @@ from suites.build import (
     op,
     positive,
     randn,
+    take_turns,
     uniform,
     values,
 )
@@ -105,3 +106,5 @@ CASES = add_vacuous_reasons(
         "neg/empty": "it has no elements",
     },
 )
+
+CASES = take_turns(CASES)

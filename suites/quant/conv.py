@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch.nn import (
@@ -22,7 +21,7 @@ from torch.nn import (
 
 from harness import Case
 from suites.build import Input, nn_case, randn, uniform
-from suites.quant.only import ALL, STATIC, WITHOUT_PER_TENSOR, on, spread
+from suites.quant.only import ALL, STATIC, WITHOUT_PER_TENSOR, in_turns, on, spread
 
 
 def _1d(name: str, layer: Callable[[], Module], x: Input) -> Case:
@@ -118,4 +117,4 @@ _CASES: list[Case] = [
     ),
 ]  # fmt: skip
 
-CASES: list[Case] = [replace(case, plain_targets=WITHOUT_PER_TENSOR) for case in _CASES]
+CASES: list[Case] = in_turns(_CASES, WITHOUT_PER_TENSOR)

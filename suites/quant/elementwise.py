@@ -13,7 +13,7 @@ from torch.nn import LayerNorm
 
 from harness import Case
 from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform
-from suites.quant.only import TOSA, WEIGHTLESS, on, outlier, spread
+from suites.quant.only import TOSA, WEIGHTLESS, in_turns, on, outlier, spread
 
 
 def _add_relu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -88,3 +88,5 @@ CASES = add_vacuous_reasons(
         "int_relu/negative_values": COARSE,
     },
 )
+
+CASES = in_turns(CASES)

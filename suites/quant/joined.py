@@ -40,7 +40,7 @@ from torch.nn import (
 from harness import Case
 from suites.build import ints, nn_case, op, randn, uniform
 from suites.ops.norm import NormBesideReader
-from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, WITHOUT_PER_TENSOR, on
+from suites.quant.only import ALL, TOSA, WEIGHTLESS, WEIGHTS_ASIDE, WITHOUT_PER_TENSOR, in_turns, on
 
 
 def _island(name: str, between: Callable[[], Module]) -> Case:
@@ -343,6 +343,7 @@ _PLAIN = {
     "int_model/lstm_two_layers": "",
     "int_model/rnn_both_ways": "",
 }
-CASES: list[Case] = [
-    replace(case, plain_targets=_PLAIN.get(case.name, WITHOUT_PER_TENSOR)) for case in _CASES
-]
+CASES: list[Case] = in_turns(
+    (replace(case, plain_targets=_PLAIN.get(case.name, "*")) for case in _CASES),
+    WITHOUT_PER_TENSOR,
+)

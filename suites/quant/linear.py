@@ -9,7 +9,7 @@ from torch.nn import Hardtanh, Linear, ReLU, ReLU6, Sequential
 
 from harness import Case
 from suites.build import Input, full, nn_case, op, randn, uniform, zeros
-from suites.quant.only import ALL, TOSA, WEIGHTS_ASIDE, on, outlier, spread
+from suites.quant.only import ALL, TOSA, WEIGHTS_ASIDE, in_turns, on, outlier, spread
 
 _BATCH = torch.export.Dim("batch", min=1, max=16)
 
@@ -118,3 +118,5 @@ CASES: list[Case] = [
            uniform(-3, 0, 1, 6, 5)),
     ),
 ]  # fmt: skip
+
+CASES = in_turns(CASES)

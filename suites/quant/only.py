@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from harness import Case
-from suites.build import Input, Shape
+from suites.build import Input, Shape, take_turns
 
 TOSA = "tosa:int"
 # Sums, products, joins, pools: int8_dynamic leaves them in float, int8_per_tensor equals int8.
@@ -18,12 +18,29 @@ STATIC = f"xnnpack:int8|xnnpack:int8_per_tensor|{TOSA}"
 WEIGHTS_ASIDE = f"xnnpack:int8|xnnpack:int8_dynamic|{TOSA}"
 ALL = f"xnnpack:int8*|{TOSA}"
 # Linear layers and calibration show per-tensor scales in a plain run.
-WITHOUT_PER_TENSOR = f"xnnpack:int8|xnnpack:int8_dynamic*|xnnpack:int8+*|{TOSA}*"
+WITHOUT_PER_TENSOR = "xnnpack:int8|xnnpack:int8_dynamic*|xnnpack:int8+*"
 
 
 def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:
     """Restrict cases to integer targets."""
     return [replace(case, targets=targets, tags=case.tags | {"int", *tags}) for case in cases]
+
+
+def in_turns(cases: Iterable[Case], xnnpack: str = "xnnpack:*") -> list[Case]:
+    """Let further cases of an operator take turns on TOSA and XNNPACK in a plain run.
+
+    Args:
+        cases: cases on integer targets; those on one backend alone do not take turns.
+        xnnpack: globs over XNNPACK's targets of a plain run.
+    """
+    cases = list(cases)
+    shared = [case for case in cases if "tosa" in case.targets and "xnnpack" in case.targets]
+    turns = {case.name: case for case in take_turns(shared, (f"{TOSA}*", xnnpack), fast="")}
+    taking = [turns.get(case.name, case) for case in cases]
+    every = f"{xnnpack}|{TOSA}*"
+    return [
+        replace(case, plain_targets=every) if case.plain_targets == "*" else case for case in taking
+    ]
 
 
 def spread(*shape: int, dim: int = 1) -> Input:

@@ -10,7 +10,7 @@ from torch.nn.functional import hardtanh, relu6
 
 from harness import Case
 from suites.build import COARSE, add_vacuous_reasons, nn_case, op, randn, uniform
-from suites.quant.only import TOSA, WEIGHTLESS, on
+from suites.quant.only import TOSA, WEIGHTLESS, in_turns, on
 
 
 class _Clamped(torch.nn.Module):
@@ -86,3 +86,5 @@ CASES = add_vacuous_reasons(
         "int_mean/two_dims": COARSE,
     },
 )
+
+CASES = in_turns(CASES)

@@ -12,14 +12,10 @@ SUITES = Path(__file__).parents[1]
 
 
 def test_no_review_is_stale() -> None:
-    mutants = [
-        mutant
-        for file in list_vendor_files()
-        for mutant in list_mutants(file.path.read_bytes(), file.name, file.area)
-    ]
-    stale = [
-        review
-        for review in read_reviews(SUITES)
-        if not any(mutant.is_explained_by(review) for mutant in mutants)
-    ]
+    stale = read_reviews(SUITES)
+    for file in list_vendor_files():
+        for mutant in list_mutants(file.path.read_bytes(), file.name, file.area):
+            stale = [review for review in stale if not mutant.is_explained_by(review)]
+        if not stale:
+            break
     assert not stale, "remove or mend these reviews: the installed code has no such mutant"

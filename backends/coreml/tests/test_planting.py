@@ -60,7 +60,7 @@ SAMPLES = (
 )
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("case", "recipe"), SAMPLES, ids=[recipe for _, recipe in SAMPLES])
 def test_without_a_fault_it_is_green(case: Case, recipe: str, seed: int) -> None:

@@ -164,6 +164,7 @@ def run_with(fault: KernelFault | None, program: str, seed: int = 0) -> Cell:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kernel", PROGRAMS)
+@pytest.mark.one_of(3)
 def test_without_a_fault_a_kernel_is_right(kernel: str, seed: int) -> None:
     cell = run_with(None, kernel, seed)
     assert cell.status is Status.PASSED, cell.error

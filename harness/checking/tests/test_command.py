@@ -255,6 +255,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize("asked", [(), pytest.param(("--trace",), marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 def test_a_mismatch_is_traced_and_its_record_has_the_first_node(
     folder: Path, asked: tuple[str, ...]
 ) -> None:

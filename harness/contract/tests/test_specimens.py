@@ -42,7 +42,7 @@ _ALTERED = {
 }
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda one: one.case.name)
 def test_the_verdict_is_right(specimen: Specimen) -> None:
     cell = run_cell(specimen.case, "null:eager")

@@ -163,7 +163,7 @@ def programs(*names: str) -> Any:
     return pytest.mark.parametrize(("target", "name"), [*day, *night])
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @programs("layers")
 @pytest.mark.parametrize("load", [from_bytes, from_map, from_file])
 def test_repeated_lives_are_equal_and_leave_nothing_behind(
@@ -228,6 +228,7 @@ def test_programs_of_one_file_have_each_their_own_state(tmp_path: Path, target: 
 
 
 @programs("layers")
+@pytest.mark.one_of(2)
 def test_threads_with_a_program_each(tmp_path: Path, target: str, name: str) -> None:
     data, inputs = program(target, name)
     path = saved(tmp_path, data)

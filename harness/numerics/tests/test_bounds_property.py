@@ -444,7 +444,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:index_reduce.. is in beta:UserWa
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 @settings(
     max_examples=4, derandomize=True, deadline=None, database=None, suppress_health_check=_CHECKS

@@ -224,6 +224,7 @@ def test_passes_that_tell_nothing_are_counted_or_red(project: Path, ini: str, co
     [pytest.param((), True, marks=pytest.mark.nightly), (("--no-speed",), False)],
 )
 @pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.nightly
 def test_torch_is_left_as_it_is_when_asked(
     project: Path, workers: str, arguments: tuple[str, ...], installed: bool
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_dead_worker_becomes_a_row_and_the_rest_goes_on(
     assert "conform repro death/now@null:eager" in result.stdout
 
 
+@pytest.mark.nightly
 def test_workers_write_to_a_folder_that_the_session_named(project: Path) -> None:
     write_suite(project, SEGFAULT)
     assert run(project, "-n", "2", folder=None).returncode == 1

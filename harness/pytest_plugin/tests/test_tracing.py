@@ -64,6 +64,7 @@ def test_a_wrong_model_is_traced(project: Path, workers: str) -> None:
     assert "first diverging node: gelu (aten.gelu.default)" in printed
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_while_it_traces_leaves_the_verdict(project: Path) -> None:
     cell, printed = record(project, "ctypes.string_at(0)", "-n", "1", limitations=KNOWN)
     assert cell.status is Status.XFAILED

@@ -219,6 +219,7 @@ def test_the_whole_path_works_by_keyboard(opened: Callable[..., Any], index: str
     assert page.input_value("#search") == "add"
 
 
+@pytest.mark.nightly
 def test_arrow_keys_reach_the_last_row_of_a_table_that_is_drawn_in_part(
     opened: Callable[..., Any], index: str
 ) -> None:
@@ -278,6 +279,7 @@ def test_a_cell_fits_a_phone(opened: Callable[..., Any], index: str, nights: Pat
     assert not is_wide(page)
 
 
+@pytest.mark.nightly
 def test_the_theme_follows_the_system_until_it_is_chosen(
     opened: Callable[..., Any], index: str
 ) -> None:
@@ -337,6 +339,7 @@ def test_an_address_that_names_a_missing_item_is_reported(
     assert page.locator("#overview h1:visible").count() == 1
 
 
+@pytest.mark.nightly
 def test_a_missing_data_file_is_reported_and_found_again(
     opened: Callable[..., Any], nights: Path, tmp_path: Path
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_failed_installation_is_reported_and_removed(tmp_path: Path) -> None:
     assert environment.list_environments() == set()
 
 
+@pytest.mark.nightly
 def test_a_requirement_that_is_met_is_not_installed_again(tmp_path: Path) -> None:
     path = wheel(tmp_path, "9.0.2", requires=("packaging>=20", "nothing-like-it; extra == 'x'"))
     interpreter = environment.ensure_interpreter(parse_release(str(path)), lambda said: None)

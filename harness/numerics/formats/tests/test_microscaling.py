@@ -114,6 +114,7 @@ def nearest(value: float, element: Element) -> int:
 @every_element
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
+@pytest.mark.one_of(2)
 def test_elements_round_to_nearest_ties_to_even(element: Element, data: st.DataObject) -> None:
     last = element.table.tolist().index(element.largest)
     code = st.integers(0, last - 1)
@@ -136,6 +137,7 @@ def test_elements_round_to_nearest_ties_to_even(element: Element, data: st.DataO
 @every_element
 @settings(deadline=None, max_examples=60)
 @given(raw=st.binary(min_size=128, max_size=128), exponent=st.integers(1, 250))
+@pytest.mark.one_of(2)
 def test_encoded_values_do_not_change(element: Element, raw: bytes, exponent: int) -> None:
     words = numpy.frombuffer(raw, numpy.uint32)
     # The block's exponents within 32 of each other, so that few underflow.

@@ -78,7 +78,7 @@ def clone_and_write(y: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     return y
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("target", ["xnnpack:int8", "tosa:int"])
 @pytest.mark.parametrize(
     "write",

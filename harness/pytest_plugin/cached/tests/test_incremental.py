@@ -121,7 +121,7 @@ def test_with_everything_known_no_worker_starts_and_nothing_is_imported(project:
     assert "worker" not in fourth.stdout
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", ["1", "0"])
 def test_of_what_an_earlier_session_collected_only_files_with_something_to_run_are_again(
     project: Path, workers: str
@@ -203,6 +203,7 @@ def test_a_crash_is_never_taken(project: Path) -> None:
     assert outcomes(load(project / "second"))["death/now"] is Status.CRASHED
 
 
+@pytest.mark.nightly
 def test_damage_in_the_store_runs_the_cell_again(project: Path) -> None:
     assert run(project, "-n", "0", *REUSING, folder="first").returncode == 0
     entries = sorted((project / "results" / "cells").rglob("*.json"))
@@ -250,6 +251,7 @@ def test_a_stale_limitation_is_stale_although_its_cells_did_not_run(project: Pat
     assert "is stale: all 3 of its cells" in third.stdout, third.stdout
 
 
+@pytest.mark.nightly
 def test_keeping_everything_takes_nothing(project: Path) -> None:
     assert run(project, "-n", "0", *REUSING, folder="first").returncode == 0
     result = run(project, "-n", "0", *REUSING, "--keep", "all", "-k", "add/a", folder="second")
@@ -283,6 +285,7 @@ def test_what_units_take_is_not_learned_from_cells_that_did_not_run(project: Pat
     assert json.loads(durations.read_text())["suites/small.py::add/a"] == 40.0
 
 
+@pytest.mark.nightly
 def test_tests_that_are_no_cells_run_as_ever(project: Path) -> None:
     (project / "suites" / "test_more.py").write_text("def test_it():\n    pass\n")
     assert run(project, "-n", "1", *REUSING, folder="first").returncode == 0

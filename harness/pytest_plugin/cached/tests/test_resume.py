@@ -80,6 +80,7 @@ def test_records_are_taken_as_they_are_and_a_torn_line_is_dropped(
     assert record.info.exit_status == 1
 
 
+@pytest.mark.nightly
 def test_all_that_is_left_may_be_the_end(project: Path) -> None:
     assert run(project, "-n", "1").returncode == 0
     stop(project, records=5)

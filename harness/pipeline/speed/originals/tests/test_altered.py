@@ -112,6 +112,7 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.one_of(3)
 def test_exactly_the_parts_that_depend_on_it_are_left_out(
     name: str, left_out: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,9 +1,8 @@
 """A sample of cells, another for each commit, is lowered to the same bytes with and without speed.
 
 The sample is every 512th case, of all cases but models and nightly ones, on its default targets,
-until it has 5 cells: 0.1 % of the cells of a plain run. The hash of the commit chooses the first
-case. A tenth is 650 cells, which take a quarter of an hour of one core: without speed a cell takes
-one to two seconds. The nightly run compares every 32nd case.
+until it has 3 cells. The hash of the commit chooses the first case. Without speed a cell takes one
+to two seconds. The nightly run compares every 32nd case.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from harness.pipeline import speed
 from harness.pytest_plugin.tests.sessions import ROOT, ended, environment
 from harness.record.revision import read_revision
 
-STEP, LEAST = 512, 5
+STEP, LEAST = 512, 3
 _MODULE = "harness.pipeline.speed.tests.comparing.programs"
 _CODE = f"""
 import sys
