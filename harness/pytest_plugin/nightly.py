@@ -19,7 +19,7 @@ def marks_name_nightly(config: pytest.Config) -> bool:
 
 
 def is_plain_run(config: pytest.Config) -> bool:
-    """Whether nightly cells, five sixths of all, need not be created, as pytest would deselect them.
+    """Whether nightly cells need not be created, as pytest would deselect them: five of six.
 
     With node ids on the command line all cells are created, so that pytest finds deselected ones.
     """
