@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -17,6 +17,7 @@ from suites.build import (
     add_vacuous_reasons,
     nn_case,
     op,
+    positive,
     randn,
     take_turns,
     uniform,
@@ -72,6 +73,102 @@ class _GivenWeight(nn.Module):
         return result
 
 
+_STATISTICS = ("running_mean", "running_var")
+_VECTORS = (*_STATISTICS, "weight", "bias")
+
+
+class _Vectors(nn.Module):
+    """A normalization behind a layer by four vectors of its own."""
+
+    def __init__(self, layer: nn.Module, buffers: Iterable[str] = _STATISTICS) -> None:
+        super().__init__()
+        self.layer = layer
+        for name in _VECTORS:
+            vector = torch.rand(4) + 0.3
+            if name in buffers:
+                self.register_buffer(name, vector)
+            else:
+                self.register_parameter(name, nn.Parameter(vector))
+
+    def normalize(self, x: torch.Tensor, **given: torch.Tensor) -> torch.Tensor:
+        mean, variance, weight, bias = (given.get(name, getattr(self, name)) for name in _VECTORS)
+        return F.batch_norm(self.layer(x), mean, variance, weight, bias, eps=0.5)
+
+
+class _Frozen(_Vectors):
+    """All four vectors are buffers."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__(layer, _VECTORS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.normalize(x)
+
+
+class _GivenVector(_Vectors):
+    """One of the four vectors is an input."""
+
+    def __init__(self, layer: nn.Module, given: str) -> None:
+        super().__init__(layer)
+        self.given = given
+
+    def forward(self, x: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
+        return self.normalize(x, **{self.given: vector})
+
+
+class _WrittenVector(_Vectors):
+    """One of the four vectors is written after it was read. ExecuTorch begins with zeros."""
+
+    def __init__(self, layer: nn.Module, written: str) -> None:
+        super().__init__(layer, {*_STATISTICS, written})
+        self.written = written
+        self.get_buffer(written).zero_()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = self.normalize(x)
+        self.get_buffer(self.written).add_(0.75)
+        return result
+
+
+_LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "conv2d": (lambda: nn.Conv2d(3, 4, 3), (1, 3, 6, 7)),
+    "linear": (lambda: nn.Linear(5, 4), (3, 5)),
+    "alone": (nn.Identity, (2, 4, 5, 6)),
+}
+
+
+def _given(layer: str, vector: str) -> Case:
+    make, shape = _LAYERS[layer]
+    return nn_case(
+        f"norm_given/{layer}_{vector.removeprefix('running_')}",
+        lambda: _GivenVector(make(), vector),
+        randn(*shape),
+        positive(4),
+    )
+
+
+def _written(layer: str, vector: str) -> Case:
+    make, shape = _LAYERS[layer]
+    return nn_case(
+        f"norm_written/{layer}_{vector.removeprefix('running_')}",
+        lambda: _WrittenVector(make(), vector),
+        randn(*shape),
+        calls=[(randn(*shape),)] * 2,
+    )
+
+
+# Delegates take the vectors of a normalization for constants, and check some of them. A plain run
+# leaves out what ends XNNPACK's process.
+_WITH_VECTORS = [
+    *(_given(layer, vector) for layer in _LAYERS for vector in _VECTORS),
+    *(
+        replace(_written(layer, vector), plain_targets="tosa:fp|mlx:fp32")
+        for layer in _LAYERS
+        for vector in ("running_mean", "bias")
+    ),
+]
+
+
 def _norm_behind(name: str, layer: Callable[[], nn.Module], norm: nn.Module, *shape: int) -> Case:
     return nn_case(
         f"norm_behind/{name}",
@@ -82,6 +179,13 @@ def _norm_behind(name: str, layer: Callable[[], nn.Module], norm: nn.Module, *sh
 
 # XNNPACK and Arm move a normalization into the weights of the layer before it.
 _NORM_BEHIND = [
+    # A linear layer's features are in the last dimension, a normalization's channels in the second.
+    _norm_behind("linear_3d", lambda: nn.Linear(5, 4), nn.BatchNorm1d(4), 2, 4, 5),
+    nn_case("norm_behind/conv2d_frozen", lambda: _Frozen(nn.Conv2d(3, 4, 3)),
+            randn(1, 3, 6, 7)),
+    nn_case("norm_behind/nothing_frozen", lambda: _Frozen(nn.Identity()),
+            randn(2, 4, 5, 6)),
+    _norm_behind("linear_3d_other_size", lambda: nn.Linear(5, 4), nn.BatchNorm1d(6), 2, 6, 5),
     _norm_behind("conv1d", lambda: nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), 1, 3, 9),
     _norm_behind("conv2d_no_bias", lambda: nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4),
                  1, 3, 6, 7),
@@ -108,6 +212,7 @@ _NORM_BEHIND = [
 
 CASES: list[Case] = [
     *(replace(case, targets="xnnpack:fp32|tosa:fp") for case in _NORM_BEHIND),
+    *(replace(case, targets="xnnpack:fp32|tosa:fp|mlx:fp32") for case in _WITH_VECTORS),
     nn_case("native_layer_norm/last_dim", lambda: _scrambled(nn.LayerNorm(16)), randn(2, 5, 16)),
     nn_case("native_layer_norm/two_dims", lambda: _scrambled(nn.LayerNorm((4, 6))),
             randn(3, 4, 6)),

@@ -124,7 +124,8 @@ TOSA_FP: list[Limitation] = [
     Limitation(
         target="tosa:fp",
         case="_native_batch_norm_legit_no_training/1d|_native_batch_norm_legit_no_training/3d"
-        "|_native_batch_norm_legit_no_training/beside_a_reader|norm_behind/linear_no_bias",
+        "|_native_batch_norm_legit_no_training/beside_a_reader|norm_behind/linear_no_bias"
+        "|norm_written/linear_bias",
         reason="FuseBatchNorm2dPass inserts a convolution for the batch norm to be fused with: a "
         "1-D one for inputs of rank 3, otherwise a 2-D one, which does not accept inputs of rank "
         "2 and 5.",
@@ -140,6 +141,43 @@ TOSA_FP: list[Limitation] = [
         link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
         stage="lower",
         error="data must be a sequence",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="norm_given/*_mean|norm_given/*_var|norm_written/*_mean",
+        reason="FuseBatchNorm2dPass reads mean and variance as buffers of the delegate, and raises "
+        "TypeError for an input and for a buffer that the program writes. Workaround: buffers that "
+        "nothing writes.",
+        link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
+        stage="lower",
+        error="data must be a sequence",
+    ),
+    *(
+        Limitation(
+            target="tosa:fp",
+            case=case,
+            reason="FuseBatchNorm2dPass takes a weight or bias that is no parameter for none at "
+            "all (get_param returns None), and cannot replace an input. Workaround: multiply and "
+            "add behind `batch_norm(x, mean, variance)`.",
+            link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
+            stage="lower",
+            error=error,
+        )
+        for case, error in (
+            ("norm_given/linear_weight|norm_given/alone_weight", "Failed to insert"),
+            ("norm_given/conv2d_weight|norm_given/*_bias", "Cannot delete input node"),
+        )
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="norm_behind/conv2d_frozen|norm_behind/nothing_frozen|norm_written/*_bias",
+        reason="FuseBatchNorm2dPass takes a weight or bias that is a buffer for none at all "
+        "(get_param returns None): it computes with ones and zeros "
+        "(docs/findings/arm_frozen_norm.py). Workaround: parameters without gradients.",
+        link=_ARM + "_passes/fuse_batch_norm2d_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
     ),
     # Approximations that are too coarse for fp32.
     Limitation(

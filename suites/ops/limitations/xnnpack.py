@@ -8,6 +8,12 @@ _TARGET = "xnnpack:*"
 _EXECUTORCH = "https://github.com/pytorch/executorch/"
 _XNNPACK = "https://github.com/google/XNNPACK/"
 
+_NORM_OF_FEATURES = (
+    "FuseBatchNormPass folds a batch norm into the linear layer before it, also for inputs of rank "
+    "3 (docs/findings/xnnpack_norm_behind_linear.py). Their channels are in the second dimension, "
+    "and the features of the layer in the last. "
+)
+
 XNNPACK: list[Limitation] = [
     # Partitioner and passes
     Limitation(
@@ -81,6 +87,49 @@ XNNPACK: list[Limitation] = [
             ("groups_no_bias", "The size of tensor a (3) must match the size of tensor b (6)"),
             ("depthwise", "expected bias to be 1-dimensional with 16 elements"),
         )
+    ),
+    Limitation(
+        target=_TARGET,
+        case="norm_behind/linear_3d",
+        reason=_NORM_OF_FEATURES + "Here both have four elements, and results are silently wrong. "
+        "Workaround: `BatchNorm2d` of `x.unsqueeze(-1)`.",
+        link=_EXECUTORCH + "blob/v1.5.1/backends/xnnpack/_passes/fuse_batch_norm.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_TARGET,
+        case="norm_behind/linear_3d_other_size",
+        reason=_NORM_OF_FEATURES + "Here they have different sizes, and lowering raises an error.",
+        link=_EXECUTORCH + "blob/v1.5.1/backends/xnnpack/_passes/fuse_batch_norm.py",
+        stage="lower",
+        error="The size of tensor a (4) must match the size of tensor b (6)",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="norm_given/conv2d_mean|norm_given/conv2d_var|norm_given/conv2d_bias"
+        "|norm_given/linear_mean|norm_given/linear_var|norm_given/linear_bias",
+        reason="FuseBatchNormPass.can_fuse checks that the weights of the layer and of the batch "
+        "norm are parameters, and not mean, variance and bias. BatchNormConfig.get_node_and_deps "
+        "then takes an input of the program for a constant of the delegate, which exir refuses. "
+        "Workaround: the arithmetic, `(x - mean) * (variance + eps).rsqrt() * weight + bias`.",
+        link=_EXECUTORCH + "blob/v1.5.1/backends/xnnpack/_passes/fuse_batch_norm.py",
+        stage="lower",
+        error="placeholder node for non-params, non-buffer, and non-tensor constants",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="norm_written/*",
+        reason="BatchNormConfig.get_node_and_deps (backends/xnnpack/partition/config) takes "
+        "weight, bias, mean and variance into the partition, also a buffer that the program "
+        "writes. The delegate then has no output for the new value, and the process ends "
+        "(docs/findings/xnnpack_written_statistics.py). Workaround: the arithmetic, "
+        "`(x - mean) * (variance + eps).rsqrt() * weight + bias`.",
+        link=_EXECUTORCH + "blob/v1.5.1/backends/xnnpack/partition/config/node_configs.py",
+        stage="run",
+        error="Segmentation fault",
+        outcome=Status.CRASHED,
     ),
     Limitation(
         target=_TARGET,
