@@ -45,6 +45,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|^Invalid user$|^is tagged with$|^dim_is_valid$|Cannot view a tensor|input 0 has shape"
     r"|assert_size_stride|a call returned shape|Expected matching dtypes|Invalid TOSA graph"
     r"|out of bounds for array with 0|InductorError: NotImplementedError|has no name"
+    r"|^Segmentation fault$|^Failed to insert$|^Cannot delete input node$|^placeholder node for"
     r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
 )
 # Errors that name the problem, but not the operator.

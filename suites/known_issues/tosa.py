@@ -64,6 +64,7 @@ TOSA: list[KnownIssue] = [
           op="clamp|maximum|minimum|MINIMUM|MAXIMUM"),
     issue(_FP, "opinfo/batch_norm/float32_1", target=_BOTH, error="data must be a sequence",
           op="batch_norm"),
+    issue(_FP, "norm_behind/conv2d_frozen", target=_BOTH, op="batch_norm"),
     issue(_FP, "_native_batch_norm_legit_no_training/1d", target=_BOTH, op="batch_norm|convolution",
           error=r"Expected \d-dimensional input for \d-dimensional weight"),
     issue(_FP, "opinfo/adaptive_avg_pool1d/float32_1", target=_BOTH,

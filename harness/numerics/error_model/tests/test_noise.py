@@ -11,7 +11,7 @@ from harness.model.precision import Precision
 from harness.numerics.error_model import noise
 from harness.numerics.oracle import compute_reference
 
-COUNT = 2**18 + 5
+COUNT = 2**17 + 5
 
 
 def draw_runs(operations: int, size: torch.Tensor) -> list[torch.Tensor]:
