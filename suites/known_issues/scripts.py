@@ -54,7 +54,6 @@ RECOGNISED = {
     "torchao_lost_write": "quantize and dequantize nodes copy",
     "torchao_norm_beside_reader": "prepare_pt2e folds a batch norm",
     "torchao_histogram_first_step": "HistogramObserver clips",
-    "arm_frozen_norm": "takes a weight or bias that is a buffer for none at all",
     "tosa_grid_sampler_range": "clips the image of grid_sample",
     "tosa_int16_table": "Arm's 16-bit tables",
     "tosa_log1p_of_negatives": "DecomposeLog1pPass selects",
@@ -75,6 +74,7 @@ RECOGNISED = {
     "xnnpack_partition_with_cycle": "GroupBasedPartitioner checks for cycles",
     "xnnpack_returned_convolution": "insert_copy_q_dq replaces the dequantized result",
     "xnnpack_norm_behind_linear": "FuseBatchNormPass folds a batch norm into the linear layer",
+    "xnnpack_two_norms_of_one_layer": "FuseBatchNormPass names the weight that it computes",
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
     "xnnpack_softmax_behind_convolution": "SoftmaxConfig.check_constraints",
     "xnnpack_two_activations": "FuseActivationPass.call",
@@ -85,6 +85,7 @@ RECOGNISED = {
 _CONSTANT = "whether an operand is a constant is not among the signs"
 
 UNRECOGNISED = {
+    "arm_frozen_norm": "that a vector is a buffer is not among the signs",
     "arm_cast_to_bool": "the converter's error names the whole graph",
     "coreml_cond": "the error of a conditional is that of other programs, too",
     "coreml_folds_change_constant": _CONSTANT,

@@ -50,6 +50,8 @@ XNNPACK: list[KnownIssue] = [
           arguments=r"\[\d+\.\d*[1-9]"),
     issue(_FP32, "_softmax/behind_convolution", target=_T, op="_softmax|softmax",
           program="convolution|conv2d|conv1d|max_pool2d*|mean"),
+    issue(_FP32, "norm_behind/conv2d_twice", target=_T, op="batch_norm", program="batch_norm",
+          calls=2),
     issue(_FP32, "norm_behind/linear_3d", target=_T, op="batch_norm", program="linear|mm|addmm"),
     issue(_FP32, "relu/behind_relu6_of_product", target=_T, op="relu|hardtanh|relu6",
           program="relu|hardtanh|relu6"),

@@ -61,6 +61,32 @@ class _SharedWeight(nn.Module):
         return result
 
 
+class _TwoNormsOfOneLayer(nn.Module):
+    """A layer that is applied twice, with a normalization of its own behind each, as in the heads
+    of detection networks."""
+
+    def __init__(self, layer: nn.Module, norm: type[nn.Module]) -> None:
+        super().__init__()
+        self.layer, self.first, self.second = layer, _scrambled(norm(4)), _scrambled(norm(4))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.first(self.layer(x)), self.second(self.layer(torch.relu(x)))
+
+
+class _BufferOfBias(nn.Module):
+    """A convolution whose bias is a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Conv2d(3, 4, 3, bias=False), _scrambled(nn.BatchNorm2d(4))
+        self.register_buffer("bias", torch.randn(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = F.conv2d(x, self.layer.weight, self.get_buffer("bias"))
+        result: torch.Tensor = self.norm(hidden)
+        return result
+
+
 class _GivenWeight(nn.Module):
     """A convolution whose weight is an input."""
 
@@ -205,6 +231,12 @@ _NORM_BEHIND = [
     _norm_behind("transposed_conv2d_depthwise", lambda: nn.ConvTranspose2d(4, 4, 3, groups=4),
                  nn.BatchNorm2d(4), 1, 4, 5, 6),
     _norm_behind("linear_no_bias", lambda: nn.Linear(5, 4, bias=False), nn.BatchNorm1d(4), 3, 5),
+    nn_case("norm_behind/conv2d_bias_is_buffer", _BufferOfBias, randn(1, 3, 6, 7)),
+    nn_case("norm_behind/conv2d_twice",
+            lambda: _TwoNormsOfOneLayer(nn.Conv2d(3, 4, 3), nn.BatchNorm2d), randn(1, 3, 6, 7)),
+    nn_case("norm_behind/linear_twice",
+            lambda: _TwoNormsOfOneLayer(nn.Linear(5, 4), nn.BatchNorm1d), randn(3, 5)),
+    _norm_behind("norm", lambda: _scrambled(nn.BatchNorm2d(4)), nn.BatchNorm2d(4), 1, 4, 5, 6),
     nn_case("norm_behind/conv2d_of_two_that_share", _SharedWeight, randn(1, 3, 6, 7)),
     nn_case("norm_behind/conv2d_weight_is_input", _GivenWeight, randn(1, 3, 6, 7),
             randn(4, 3, 3, 3)),
