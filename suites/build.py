@@ -310,8 +310,8 @@ def take_turns(cases: Sequence[Case], slow: Sequence[str] = _SLOW, fast: str = _
     """Let the cases of an operator take turns on slow targets in a plain run.
 
     The first case of each operator is selected on all targets, and each further case on the fast
-    targets and one of the slow ones. Cases that choose their ``plain_targets`` keep them. The
-    nightly run selects all cells.
+    targets and one of the slow ones. Cases that choose their ``plain_targets`` keep them, and do
+    not count. The nightly run selects all cells.
 
     Args:
         cases: the cases of a suite, in their order.
@@ -322,11 +322,12 @@ def take_turns(cases: Sequence[Case], slow: Sequence[str] = _SLOW, fast: str = _
     before = Counter[str]()
     taking = list[Case]()
     for case in cases:
-        place = before[case.op]
-        before[case.op] += 1
-        if place and case.plain_targets == "*":
-            turn = slow[(place - 1) % len(slow)]
-            case = replace(case, plain_targets="|".join(filter(None, (fast, turn))))
+        if case.plain_targets == "*":
+            place = before[case.op]
+            before[case.op] += 1
+            if place:
+                turn = slow[(place - 1) % len(slow)]
+                case = replace(case, plain_targets="|".join(filter(None, (fast, turn))))
         taking.append(case)
     return taking
 

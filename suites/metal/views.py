@@ -150,7 +150,7 @@ CATS = [
 
 
 def _of_all(kernels: Iterable[str], *, computed: bool) -> list[Case]:
-    """Combine kernels and views. A plain run has each second one of both: compiling takes time."""
+    """Combine kernels and views. A plain run chooses from each second one of both."""
     return [
         replace(_view(kernel, cut, computed), plain_targets="*" if (row + at) % 2 == 0 else "")
         for row, kernel in enumerate(kernels)
