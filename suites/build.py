@@ -238,6 +238,23 @@ class Apply4(Apply):
 _APPLY: dict[int, type[Apply]] = {1: Apply1, 2: Apply2, 3: Apply3, 4: Apply4}
 
 
+@dataclass(frozen=True)
+class Build:
+    """Makes the module and the inputs of a case.
+
+    Attributes:
+        module: makes the module; its weights are drawn before the inputs.
+        inputs: the tensors.
+    """
+
+    module: Callable[[], torch.nn.Module]
+    inputs: Sequence[Input]
+
+    def __call__(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+        """Make the module, then draw the inputs."""
+        return self.module(), _make(self.inputs)
+
+
 def op(
     name: str,
     function: Callable[..., Any],
@@ -343,7 +360,7 @@ def _case(
 ) -> Case:
     return Case(
         name,
-        lambda: (module(), _make(inputs)),
+        Build(module, inputs),
         dynamic_shapes=dynamic_shapes,
         calls=(lambda: [_make(call) for call in calls]) if calls else None,
         tags=_tags([inputs, *calls], weights, dynamic_shapes is not None, tags),

@@ -9,6 +9,8 @@ from suites.known_issues.findings import finding
 _T = "xnnpack:*"
 _FP32, _INT8 = "xnnpack:fp32", "xnnpack:int8"
 
+_NO_VECTOR = r"\w+\[(1?|[^];]*,[^];]*)\]"
+
 XNNPACK: list[KnownIssue] = [
     # Quantizer
     issue(
@@ -37,6 +39,11 @@ XNNPACK: list[KnownIssue] = [
         "`max=1.0`",
         target=_T, stage="lower", op="clamp", arguments=r"\b(True|False)\b", error="flatc",
     ),
+    finding(
+        "XNNPACK cannot lower a slice from before the first element",
+        "`x[:, max(-7, -x.shape[1]) : -3]`",
+        target=_T, stage="lower", op="slice", arguments=r"-\d", error="flatc",
+    ),
     issue(_FP32, "opinfo/permute/float32_0", op="permute"),
     finding(
         "XNNPACK gives the weight of a conv1d a fourth dimension for all readers",
@@ -48,6 +55,19 @@ XNNPACK: list[KnownIssue] = [
     issue(_FP32, "gelu/tanh", op="gelu", arguments="'tanh'"),
     issue(_FP32, "opinfo/interpolate-bilinear/float32_1", op="upsample_bilinear2d",
           arguments=r"\[\d+\.\d*[1-9]"),
+    finding(
+        "XNNPACK ignores the factors of an addmm",
+        "`torch.mm(x, self.weight) * 3 + self.bias * 10`",
+        target=_T, stage="compare", outcome=MISMATCH, op="addmm", arguments="alpha|beta",
+    ),
+    *(
+        finding(
+            "XNNPACK takes any bias for a vector over the features",
+            "`torch.nn.functional.linear(x, self.weight) + self.bias`",
+            target=_T, stage="compare", outcome=MISMATCH, op=op, arguments=before + _NO_VECTOR,
+        )
+        for op, before in (("linear", "^[^;]*; [^;]*; "), ("addmm", "^"))
+    ),
     issue(_FP32, "_softmax/behind_convolution", target=_T, op="_softmax|softmax",
           program="convolution|conv2d|conv1d|max_pool2d*|mean"),
     issue(_FP32, "norm_behind/conv2d_twice", target=_T, op="batch_norm", program="batch_norm",

@@ -8,9 +8,34 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, nn_case, op, randn, take_turns, zeros
+from suites.build import (
+    Input,
+    add_vacuous_reasons,
+    bools,
+    ints,
+    nn_case,
+    op,
+    randn,
+    take_turns,
+    zeros,
+)
 
 _I32 = torch.int32
+_ANY_BIAS = "xnnpack:fp*|xnnpack:int8_dynamic|tosa:fp|mlx:*|metal:fp32|portable:fp32"
+
+
+
+def _with_bias(name: str, x: Input, *shape: int) -> Case:
+    """A layer from 8 to 5 features whose bias has another shape than (5,)."""
+
+    def layer() -> torch.nn.Linear:
+        made = torch.nn.Linear(8, 5)
+        made.bias = torch.nn.Parameter(torch.randn(shape))
+        return made
+
+    # Quantizers, Core ML and OpenVINO refuse such a bias with an error.
+    return replace(nn_case(f"linear/bias_{name}", layer, x), targets=_ANY_BIAS)
+
 
 CASES: list[Case] = [
     op("mm/2d", torch.mm, randn(3, 7), randn(7, 5)),
@@ -53,6 +78,8 @@ CASES: list[Case] = [
             lambda: torch.nn.Sequential(torch.nn.Linear(16, 24), torch.nn.ReLU()), randn(3, 16)),
     nn_case("linear/shared_twice", lambda: torch.nn.Sequential(*[torch.nn.Linear(12, 12)] * 2),
             randn(3, 12)),
+    _with_bias("matrix", randn(4, 8), 4, 5),
+    _with_bias("of_one", randn(2, 4, 8), 1),
     nn_case("linear/fp16", lambda: torch.nn.Linear(16, 8).half(),
             randn(3, 16, dtype=torch.float16)),
     nn_case("bilinear/bias", lambda: torch.nn.Bilinear(4, 5, 3), randn(6, 4), randn(6, 5)),

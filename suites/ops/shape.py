@@ -48,6 +48,8 @@ CASES: list[Case] = [
     op("slice_copy/negative_bounds", lambda x: x[..., -4:-1], randn(2, 3, 6)),
     op("slice_copy/past_the_end", lambda x: x[2:100], randn(5, 3)),
     op("slice_copy/to_empty", lambda x: x[3:3], randn(5, 3)),
+    op("slice_copy/from_before_first", lambda x: x[:, -7:-3], randn(2, 5, 4)),
+    op("slice_copy/step_from_before_first", lambda x: x[:, -7:4:2], randn(2, 5, 4)),
     op("slice_copy/channels_last", lambda x: x[:, 1:3], randn(2, 4, 3, 5).channels_last()),
     op("slice_copy/int32", lambda x: x[1:, ::2], ints(-99, 99, 3, 6, dtype=_I32)),
     op("select_copy/first_dim", lambda x: x[2], randn(4, 5)),

@@ -182,6 +182,16 @@ TOSA_FP: list[Limitation] = [
     ),
     Limitation(
         target="tosa:fp",
+        case="linear/bias_matrix|linear/bias_of_one",
+        reason="DecomposeLinearPass makes a convolution with the bias of the layer, and a "
+        "convolution takes one value per channel only. Workaround: "
+        "`torch.nn.functional.linear(x, self.weight) + self.bias`.",
+        link=_ARM + "_passes/decompose_linear_pass.py",
+        stage="lower",
+        error="expected bias to be 1-dimensional",
+    ),
+    Limitation(
+        target="tosa:fp",
         case="norm_behind/conv2d_twice",
         reason="FuseBatchNorm2dPass names the weight that it computes after the layer's weight, "
         "and create_constant_placeholder (backends/transforms/utils.py) returns the one that has "
