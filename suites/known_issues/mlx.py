@@ -26,9 +26,36 @@ MLX: list[KnownIssue] = [
     ),
     issue("mlx:fp32-passes+cse", "mlx_cse/length_and_number", target=_T, op="sub|sum|ones|full|add",
           error=r"elements.*declared|has \w+:\d = ", program="full|ones|zeros|arange"),
+    *(
+        finding(
+            title, workaround, target=_T, stage="compare", outcome=MISMATCH, op=op, program=program,
+            arguments=arguments,
+        )
+        for title, workaround, op, program, arguments in (
+            ("MLX removes a copy of a buffer that is written before the copy is read",
+             "`self.kept * 1.0` for the clone", "sub|add|mul|div", "index_copy", "written"),
+            ("MLX writes an index_copy into an operand that is read later",
+             "`self.kept.copy_(hidden)`, then `self.kept.index_copy_(0, index, value)`",
+             "add|sub|mul|div|tanh", "index_copy", ""),
+            ("MLX gives a transposed convolution the constant of a convolution",
+             "`self.weight * 1.0` in the second layer", "conv*", "conv_transpose*", "shared"),
+            ("MLX convolves with the first value of a weight that is written",
+             "`self.weight * 1.0`", "conv*", "conv*", "written"),
+            ("MLX returns rows where the program says channels-last",
+             "`model.to(memory_format=torch.contiguous_format)` before export",
+             "conv*|add|sub|mul|div|relu|sigmoid|silu|gelu|tanh|batch_norm", "*",
+             "channels-last|dim order"),
+        )
+    ),
     issue(_FP32, "kv_cache_update/full"),
     issue(_FP32, "kv_cache_update/ring_attended_6_cells", target=_T, error="cannot be broadcast",
           op="arange|full|where|eq|le|lt|ge|gt|mul|add|sub", program="arange|full"),
+    finding(
+        "MLX removes a slice of dynamic length where the example is full",
+        "an example that is shorter than the table",
+        target=_T, stage="run", op="add|sub|mul|div", error="cannot be broadcast",
+        program="slice|slice_copy",
+    ),
     issue(_FP32, "rms_norm/mean_over_other_dim", op="mul|mean|rsqrt", program="rsqrt|rms_norm"),
     issue("mlx:bf16", "rms_norm/result_stays_float32", op="mul|rms_norm|to",
           error="dtype bfloat16, expected float32|dtype float16, expected float32"),

@@ -149,6 +149,24 @@ def _before_plus(self: Buffers, x: torch.Tensor) -> torch.Tensor:
     return before * x - self.a
 
 
+def _indexed_after_clone(self: Buffers, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    before = self.a.clone()
+    self.a.index_copy_(2, position, x)
+    return self.a * 2 - before
+
+
+def _indexed_elsewhere(self: Buffers, x: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    hidden = torch.tanh(self.a + 0.5)
+    self.a.copy_(hidden.index_copy(2, position, x))
+    return hidden + 1
+
+
+def _written_weight(self: Buffers, x: torch.Tensor) -> torch.Tensor:
+    result = torch.nn.functional.conv1d(x, self.a)
+    self.a.add_(x)
+    return result
+
+
 def _after(self: Buffers, x: torch.Tensor) -> torch.Tensor:
     return self.a.add_(x)
 
@@ -186,6 +204,10 @@ CASES: list[Case] = on_mlx(
            number(6), number(9)),
     _cache("index_copy/cache", _index_copy, _positions(0, 1, 2), _positions(3, 4, 5),
            _positions(7, 1, 4)),
+    _cache("index_copy/after_clone", _indexed_after_clone, _positions(0, 1, 2),
+           _positions(7, 1, 4)),
+    _cache("index_copy/of_other_value", _indexed_elsewhere, _positions(0, 1, 2),
+           _positions(7, 1, 4)),
     _cache("index_copy/cache_negative_dim", _then_double(lambda m, x, i: m.a.index_copy_(-2, i, x)),
            _positions(0, 1, 2), _positions(7, 1, 4)),
     _cache("index_copy/cache_one", _index_copy, *map(number, (0, 1, 7)),
@@ -215,6 +237,7 @@ CASES: list[Case] = on_mlx(
     _state("copy/after_is_output", _after),
     _state("copy/from_other", _shift),
     _state("copy/exchanged", _swap),
+    _state("convolution/written_weight", _written_weight, 4, 4, 3),
     # Constants between delegates
     nn_case("mul/constant_of_two_delegates", partial(Shared, False), randn(2, 3)),
     nn_case("mul/constant_of_two_delegates_twice", partial(Shared, True), randn(2, 3)),

@@ -46,6 +46,7 @@ CASES: list[Case] = on_mlx(
     op("arange/integral_floats", lambda x: x + torch.arange(1.0, 5.0), randn(3, 4)),
     op("arange/from_fraction", lambda x: x + torch.arange(0.5, 4.5), randn(3, 4)),
     op("linspace/added", lambda x: x + torch.linspace(0, 1, 4), randn(3, 4)),
+    op("cumsum/uint8_beyond_255", lambda x: x.cumsum(0) * 2, ints(1, 9, 99, 2, dtype=torch.uint8)),
     # Indices
     op("argmax/negated", lambda x: -x.argmax(-1), distinct(3, 4)),
     op("argmin/minus_number", lambda x: x.argmin(-1) - 4, distinct(3, 4)),

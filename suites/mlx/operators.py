@@ -19,6 +19,7 @@ from suites.build import Input, distinct, full, ints, nn_case, randn, uniform
 from suites.mlx.only import on_mlx
 
 _LENGTH = Dim("length", min=2, max=16)
+_ROWS = Dim("rows", min=2, max=6)
 
 
 class Experts(torch.nn.Module):
@@ -60,6 +61,17 @@ class Routed(torch.nn.Module):
         shares, choice = torch.topk(torch.softmax(self.router(x), -1), self.best)
         mixed: torch.Tensor = self.experts(x, shares, choice, self.best)
         return mixed
+
+
+class Positions(torch.nn.Module):
+    """Adds the first rows of a table, which the example input reads completely."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(6, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table[: x.shape[0]]
 
 
 class SizesBetween(torch.nn.Module):
@@ -202,4 +214,9 @@ TRANSPOSED = [
 TRANSPOSED += [_transposed("groups", rank, groups=2) for rank in (1, 2)]
 TRANSPOSED += [_transposed("groups_and_stride", rank, stride=3, groups=2) for rank in (1, 2)]
 
-CASES: list[Case] = on_mlx(*EXPERTS, *DELTA_RULE, *HEADS, *TRANSPOSED)
+ROWS = [
+    nn_case("add/rows_of_full_table", Positions, randn(6, 8), dynamic_shapes=({0: _ROWS},),
+            calls=[(randn(count, 8),) for count in (2, 5)]),
+]  # fmt: skip
+
+CASES: list[Case] = on_mlx(*EXPERTS, *ROWS, *DELTA_RULE, *HEADS, *TRANSPOSED)

@@ -250,6 +250,8 @@ REPEATS_APART = [
 """Attention that becomes one instruction; the repetition of its heads becomes others."""
 
 TAKEN_WRONGLY = [
+    _attend("repeated_keys_are_values", *_qkv(),
+            by=lambda q, k, v: _ATTEND(q, repeated := _repeated_keys(k), repeated) + v.mean()),
     _attend("repeated_keys_masked", *_qkv(), randn(5, 10),
             by=lambda q, k, v, m: _ATTEND(q, _repeated_keys(k), _repeated_keys(v), m)),
     _attend("repeated_batch", randn(2, 4, 5, 8), randn(1, 2, 5, 8), randn(1, 2, 5, 8),

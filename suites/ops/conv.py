@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch.nn import (
     Conv1d,
     Conv2d,
@@ -36,6 +37,18 @@ class _Twice(torch.nn.Module):
         return self.layer(x) + self.layer(x * 2 + 1)
 
 
+class _Tied(torch.nn.Module):
+    """Encodes and decodes with one weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(F.conv1d(x, self.weight, padding=1))
+        return F.conv_transpose1d(hidden, self.weight, padding=1)
+
+
 CASES: list[Case] = [
     nn_case("convolution/1d", lambda: Conv1d(3, 5, 3), randn(2, 3, 11)),
     nn_case("convolution/1d_no_bias", lambda: Conv1d(3, 5, 3, bias=False), randn(2, 3, 11)),
@@ -45,6 +58,7 @@ CASES: list[Case] = [
     nn_case("convolution/1d_depthwise", lambda: Conv1d(6, 6, 3, padding=1, groups=6),
             randn(2, 6, 9)),
     nn_case("convolution/1d_twice", _Twice, randn(2, 3, 11)),
+    nn_case("convolution/1d_tied", _Tied, randn(2, 4, 9)),
     nn_case("convolution/1d_unbatched", lambda: Conv1d(3, 5, 3), randn(3, 11)),
     nn_case("convolution/2d", lambda: Conv2d(3, 8, 3), randn(2, 3, 9, 7)),
     nn_case("convolution/2d_no_bias", lambda: Conv2d(3, 8, 3, bias=False), randn(1, 3, 9, 7)),
@@ -79,6 +93,8 @@ CASES: list[Case] = [
     nn_case("convolution/2d_channels_last_model",
             lambda: _channels_last(Conv2d(4, 8, 3, stride=2)),
             randn(2, 4, 9, 8).channels_last()),
+    nn_case("convolution/2d_channels_last_weight", lambda: _channels_last(Conv2d(4, 8, 3)),
+            randn(2, 4, 9, 8)),
     nn_case("convolution/2d_channels_last_depthwise", lambda: Conv2d(6, 6, 3, groups=6),
             randn(1, 6, 7, 8).channels_last()),
     nn_case("convolution/2d_transposed_input", lambda: Conv2d(3, 4, 3),

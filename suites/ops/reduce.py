@@ -49,6 +49,7 @@ CASES: list[Case] = [
     op("prod/int64", torch.prod, ints(1, 5, 3, 6), dim=1),
     op("var/unbiased", torch.var, randn(3, 4, 5), dim=1),
     op("var/biased_keepdim", torch.var, randn(3, 4, 5), dim=(0, -1), correction=0, keepdim=True),
+    op("var/fractional_correction", torch.var, randn(3, 5), dim=1, correction=0.5),
     op("var/all", torch.var, randn(3, 7)),
     op("var/large_mean", torch.var, uniform(99.0, 101.0, 3, 16), dim=-1),
     op("var_mean/dim", torch.var_mean, randn(3, 4, 5), dim=-1),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from harness import Limitation
+from harness import Limitation, Status
 from suites.known import copy_limitation
+from suites.ops.limitations import LIMITATIONS as OPS
 from suites.quant.limitations import FILTERED_CONVOLUTION, LIMITATIONS as QUANT
 
 LIMITATIONS: list[Limitation] = [
@@ -41,4 +42,62 @@ LIMITATIONS: list[Limitation] = [
         stage="quantize",
         error="set_module_type(Conv2d) has no effect",
     ),
+    copy_limitation(
+        OPS,
+        "tosa:int",
+        "index_put/accumulate",
+        "stored/index_put_accumulate_0|stored/index_put_accumulate_2|stored/index_add_dim0_0"
+        "|stored/index_add_dim0_2",
+        target="tosa:fp",
+        error="TOSA_UNPREDICTABLE",
+    ),
+    copy_limitation(
+        OPS,
+        "tosa:int",
+        "index/negative_indices",
+        "stored/index_negative_indices_0",
+        target="tosa:fp",
+        error="TOSA_UNPREDICTABLE",
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="stored/add_scalars_*|stored/gt_scalars_*",
+        reason="UnsqueezeScalarPlaceholdersPass replaces a parameter without dimensions by a "
+        "tensor that is no parameter, and torch refuses the program. Workaround: a parameter of "
+        "shape (1,).",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/_passes/"
+        "unsqueeze_scalar_placeholders_pass.py",
+        stage="lower",
+        error="is not an instance of torch.nn.Parameter",
+    ),
+    copy_limitation(
+        OPS,
+        "mlx:fp32",
+        "convolution/2d_channels_last_weight",
+        "stored/add_transposed_1|stored/add_channels_last_broadcast_1"
+        "|stored/mul_channels_last_mixed_1",
+    ),
+    Limitation(
+        target="mlx:fp32",
+        case="stored/slice_scatter_*_1",
+        reason="_slice_scatter_handler (ops.py) writes into its operand where it stands. The "
+        "runtime refuses writes to a constant. Workaround: `operand + 0.0`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/ops.py",
+        stage="run",
+        error="field dst is tensor slot 0, a constant",
+    ),
+    Limitation(
+        target="xnnpack:fp32",
+        case="stored/addmm_beta_alpha_1",
+        reason="AddmmVisitor reads neither factor, and AddmmConfig does not check them "
+        "(docs/findings/xnnpack_addmm_factors.py). Workaround: "
+        "`torch.mm(x, self.weight) * 3 + self.bias * 10`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/operators/"
+        "op_addmm.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    copy_limitation(OPS, "xnnpack:fp32", "linear/bias_matrix", "stored/addmm_plain_1"),
+    copy_limitation(OPS, "metal:fp32", "einsum/contract", "stored/bmm_transposed_input_0"),
 ]

@@ -161,8 +161,9 @@ HANDLERS: list[Limitation] = [
     ),
     Limitation(
         target=_ALL,
-        case="sum/int32_beyond_int32|prod/int32_beyond_int32|cumsum/int32_beyond_int32",
-        reason="MLX computes sums and products of int32 in int32, ATen in int64. "
+        case="sum/int32_beyond_int32|prod/int32_beyond_int32|cumsum/int32_beyond_int32"
+        "|cumsum/uint8_beyond_255",
+        reason="MLX computes sums and products of integers in their dtype, ATen in int64. "
         "_make_reduction_handler and _cumsum_handler (ops.py) do not convert the operand, so "
         "results wrap around. Workaround: `x.to(torch.int64)` before it.",
         link=_OPS,

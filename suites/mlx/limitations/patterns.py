@@ -61,6 +61,16 @@ PATTERNS: list[Limitation] = [
     # Attention
     Limitation(
         target=_ALL,
+        case="scaled_dot_product_attention/repeated_keys_are_values",
+        reason="SDPAHandler lists the nodes that repeat the keys twice where they repeat the "
+        "values, too, and ProgramBuilder counts their reads twice. Workaround: the keys as they "
+        "are, with `enable_gqa=True`.",
+        link=_PATTERNS,
+        stage="lower",
+        error="but it has no remaining reads",
+    ),
+    Limitation(
+        target=_ALL,
         case="scaled_dot_product_attention/repeated_keys_masked",
         reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) removes an expand before "
         "attention without checking the reshape after it. Here the two repeat the keys, and "

@@ -136,6 +136,39 @@ MLX: list[Limitation] = [
     # Lowered to instructions that compute something else
     Limitation(
         target=_ALL,
+        case="convolution/1d_tied",
+        reason="_emit_channel_last_weight (ops.py) names a permuted weight after the parameter, "
+        "whatever the permutation, and the second layer gets the constant of the first "
+        "(docs/findings/mlx_shared_convolution_weight.py). Workaround: `self.weight * 1.0` in "
+        "the second layer.",
+        link=_OPS,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_ALL,
+        case="convolution/2d_channels_last_weight",
+        reason="The runtime copies the bytes of a row-major result, and the program plans an "
+        "output that is channels-last (docs/findings/mlx_output_layout.py). Workaround: "
+        "`model.to(memory_format=torch.contiguous_format)` before export.",
+        link=_SOURCE + "backends/mlx/runtime/MLXBackend.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_ALL,
+        case="var/fractional_correction",
+        reason="_var_handler and _std_handler (ops.py) truncate the correction to an integer. "
+        "Workaround: `torch.var(x, 0, correction=0) * 4 / 3.5` for four values and 0.5.",
+        link=_OPS,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_ALL,
         case="unfold/im2col",
         reason="mlx::gather puts the dimensions of the indices first. Where unindexed dimensions "
         "precede the indexed ones, _index_handler (ops.py) reshapes the result instead of "

@@ -129,6 +129,16 @@ RUNTIME: list[Limitation] = [
     ),
     Limitation(
         target=_PORTABLE,
+        case="convolution/2d_channels_last_weight",
+        reason="op_convolution.cpp requires one dim order for all operands. Workaround: a "
+        "channels-last input as well, or a contiguous weight.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/kernels/portable/cpu/"
+        "op_convolution.cpp",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_PORTABLE,
         case="permute_copy/channels_last_input|slice_copy/channels_last",
         reason="The program declares a contiguous result, as the functional copy operator returns "
         "it, but op_permute_copy.cpp and op_slice_copy.cpp require the dim order of the input. "

@@ -29,7 +29,7 @@ XNNPACK: list[Limitation] = [
     ),
     Limitation(
         target=_TARGET,
-        case="convolution/1d_twice",
+        case="convolution/1d_twice|convolution/1d_tied",
         reason="Conv1dUnsqueezePass gives the weight of a conv1d a fourth dimension before it "
         "visits the second convolution with this weight (docs/findings/xnnpack_conv1d_weight.py). "
         "Workaround: a `conv2d` of `x.unsqueeze(-1)` and `weight.unsqueeze(-1)`.",
@@ -62,7 +62,7 @@ XNNPACK: list[Limitation] = [
     ),
     Limitation(
         target=_TARGET,
-        case="convolution/2d_channels_last_model",
+        case="convolution/2d_channels_last_model|convolution/2d_channels_last_weight",
         reason="ChannelsLastTaggedReshapePass.call refuses a weight that is stored channels-last, "
         "as model.to(memory_format=torch.channels_last) stores it. Workaround: leave weights "
         "contiguous; channels-last inputs alone are taken.",
