@@ -239,7 +239,7 @@ _APPLY: dict[int, type[Apply]] = {1: Apply1, 2: Apply2, 3: Apply3, 4: Apply4}
 
 
 @dataclass(frozen=True)
-class Build:
+class ModuleAndInputs:
     """Makes the module and the inputs of a case.
 
     Attributes:
@@ -360,7 +360,7 @@ def _case(
 ) -> Case:
     return Case(
         name,
-        Build(module, inputs),
+        ModuleAndInputs(module, inputs),
         dynamic_shapes=dynamic_shapes,
         calls=(lambda: [_make(call) for call in calls]) if calls else None,
         tags=_tags([inputs, *calls], weights, dynamic_shapes is not None, tags),

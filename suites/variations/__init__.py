@@ -1,1 +1,1 @@
-"""Programs of other suites with settings of lowering."""
+"""Programs of other suites, varied by settings of lowering or by storing their operands."""

@@ -49,7 +49,9 @@ LIMITATIONS: list[Limitation] = [
         "stored/index_put_accumulate_0|stored/index_put_accumulate_2|stored/index_add_dim0_0"
         "|stored/index_add_dim0_2",
         target="tosa:fp",
+        stage="run",
         error="TOSA_UNPREDICTABLE",
+        outcome=Status.FAILED,
     ),
     copy_limitation(
         OPS,

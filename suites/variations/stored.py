@@ -17,11 +17,14 @@ import torch
 from harness import Case
 from harness.model.limitation import find_limitation
 from harness.record.target import Target
-from suites.build import Build
+from suites.build import ModuleAndInputs
 from suites.ops import binary, compare, create, index, matmul, norm, pool, reduce, shape
 from suites.ops.limitations import LIMITATIONS
 
 _SUITES = (binary, compare, create, index, matmul, norm, pool, reduce, shape)
+
+# XNNPACK delegates these only where the weight is a constant.
+_PRODUCTS = ("mm", "bmm", "addmm", "baddbmm")
 
 TARGETS = ("xnnpack:fp32", "tosa:fp", "mlx:fp32", "metal:fp32")
 
@@ -59,12 +62,12 @@ class Stored(torch.nn.Module):
         return result
 
 
-def _store(build: Build, place: int) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+def _store(build: ModuleAndInputs, place: int) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
     module, operands = build()
     return Stored(module, operands, place), (operands[place],)
 
 
-def _vary(case: Case, build: Build) -> Iterator[Case]:
+def _vary(case: Case, build: ModuleAndInputs) -> Iterator[Case]:
     spelled = [
         text for text in TARGETS if find_limitation(LIMITATIONS, case, Target.parse(text)) is None
     ]
@@ -75,7 +78,7 @@ def _vary(case: Case, build: Build) -> Iterator[Case]:
             build=lambda place=place: _store(build, place),
             tags=case.tags | {"stored"},
             targets="|".join(spelled),
-            plain_targets="",
+            plain_targets="xnnpack:fp32" if case.op in _PRODUCTS else "",
             fallbacks={},
         )
 
@@ -84,7 +87,7 @@ CASES: list[Case] = [
     varied
     for suite in _SUITES
     for case in suite.CASES
-    if isinstance(case.build, Build)
+    if isinstance(case.build, ModuleAndInputs)
     and len(case.build.inputs) > 1
     and not case.op.startswith("norm_")
     and not case.tags & {"nonfinite", "empty"}
