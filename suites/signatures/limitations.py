@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from harness import Limitation, Status
 from suites.known import copy_limitation, copy_to_vgf
+from suites.mlx.limitations import LIMITATIONS as MLX
 from suites.models.limitations import LIMITATIONS as MODELS
+from suites.ops.limitations import LIMITATIONS as OPS
 
 LIMITATIONS: list[Limitation] = [
     Limitation(
@@ -31,6 +33,27 @@ LIMITATIONS: list[Limitation] = [
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
     ),
+    Limitation(
+        target="xnnpack:fp32",
+        case="state/learned_linear|state/learned_mm|state/learned_conv2d|state/learned_prelu",
+        reason="The partitioner takes any buffer for a constant weight (is_param_node), also one "
+        "that the program writes. The delegate then has no output for the new value, and the "
+        "process ends (docs/findings/xnnpack_written_statistics.py). Workaround: "
+        "`self.weight * 1.0`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/partition/config/"
+        "gemm_configs.py",
+        stage="run",
+        error="Segmentation fault",
+        outcome=Status.CRASHED,
+    ),
+    copy_limitation(
+        OPS,
+        "tosa:fp",
+        "convolution/2d_weight_is_input",
+        "state/learned_linear|state/learned_conv2d",
+        error="unsupported param type",
+    ),
+    copy_limitation(MLX, "mlx:fp32", "convolution/written_weight", "state/learned_conv2d"),
     Limitation(
         target="cortex_m:*",
         case="state/from_*",

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 
 from harness import Case
 from suites.build import nn_case, randn
+
+_Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class _Running(torch.nn.Module):
@@ -73,6 +77,20 @@ class _Returned(torch.nn.Module):
         return self.kept
 
 
+class _Learning(torch.nn.Module):
+    """Changes a weight after each use."""
+
+    def __init__(self, apply: _Apply, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.apply_weight = apply
+        self.weight = torch.nn.Buffer(torch.zeros(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = self.apply_weight(x, self.weight)
+        self.weight.add_(x.mean())
+        return result
+
+
 def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
     x = randn(3, 4)
     return nn_case(f"state/{name}", make, x, calls=[(x,)] * 2, tags=["stateful"])
@@ -89,4 +107,22 @@ CASES: list[Case] = [
     _case("returned", _Returned),
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
+]
+
+# Lowering takes weights for constants. On XNNPACK such a cell ends its process.
+_WEIGHTS: dict[str, tuple[_Apply, tuple[int, ...]]] = {
+    "linear": (F.linear, (5, 4)),
+    "mm": (torch.mm, (4, 5)),
+    "conv2d": (lambda x, weight: F.conv2d(x[None, None], weight), (2, 1, 2, 2)),
+    "prelu": (lambda x, weight: F.prelu(x.view(1, 3, 2, 2), weight), (3,)),
+    "layer_norm": (lambda x, weight: F.layer_norm(x, (4,), weight), (4,)),
+}
+
+CASES += [
+    replace(
+        _case(f"learned_{name}", partial(_Learning, *arguments)),
+        targets="portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32",
+        plain_targets="portable:fp32|tosa:fp|mlx:fp32",
+    )
+    for name, arguments in _WEIGHTS.items()
 ]
