@@ -122,6 +122,17 @@ def quantize_for_xnnpack(
     return torch.export.export(convert_pt2e(prepared), inputs)
 
 
+def run_on_tosa(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Any:
+    """Lower a module for TOSA-1.0+FP and run it on TOSA's reference model."""
+    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+
+    edge = lower(module, inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
+    with TosaReferenceModelDispatch():
+        return edge.exported_program().module()(*inputs)
+
+
 def run_quantized_on_tosa(
     module: torch.nn.Module, inputs: tuple[Any, ...], specification: str, configuration: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -144,7 +155,8 @@ def run_quantized_on_tosa(
 
     target = TosaCompileSpec(specification)
     quantizer = TOSAQuantizer(target).set_global(configuration)
-    prepared = prepare_pt2e(torch.export.export(module, inputs).module(), quantizer)
+    exported = torch.export.export(module, inputs)
+    prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
     prepared(*inputs)
     quantized = convert_pt2e(prepared)
     edge = to_edge_transform_and_lower(

@@ -47,7 +47,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|out of bounds for array with 0|InductorError: NotImplementedError|has no name"
     r"|^Segmentation fault$|^Failed to insert$|^Cannot delete input node$|^placeholder node for"
     r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
-    r"|Expected start \+ size values between|flatc"
+    r"|Expected start \+ size values between|flatc|at non-singleton dimension"
 )
 # Errors that name the problem, but not the operator.
 _WITH_OPERATOR = re.compile(
@@ -56,6 +56,7 @@ _WITH_OPERATOR = re.compile(
     r"|Invalid axis"
     r"|Received non-empty|a dimension of size 0|before anything writes|has shape|field step"
     r"|output 0: shape|Only inexact|Found unsupported node|len\(\) of|the program passes"
+    r"|^ZeroDivisionError$|reference model was ended by|shape should be broadcastable"
     r"|\[reshape\]|Expected start|got torch|are not contiguous|convolution: input strides"
 )
 

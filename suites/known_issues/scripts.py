@@ -82,6 +82,12 @@ RECOGNISED = {
     "xnnpack_norm_behind_linear": "FuseBatchNormPass folds a batch norm into the linear layer",
     "xnnpack_two_norms_of_one_layer": "FuseBatchNormPass names the weight that it computes",
     "xnnpack_resize_scale": "op_static_resize_bilinear_2d",
+    "arm_index_put_adjacent": "Arm stores values transposed at adjacent indices",
+    "arm_index_put_mask": "Arm takes a mask of two dimensions",
+    "arm_large_integers": "Arm rounds large integers",
+    "arm_scaled_convolution_twice": "Arm gives each use of a convolution",
+    "arm_sign_of_infinity": "DecomposeSignPass computes zeros",
+    "arm_where_of_bool": "Arm takes booleans among the values",
     "arm_slice_before_first": "Arm takes a slice from before the first element",
     "xnnpack_addmm_factors": "XNNPACK ignores the factors",
     "xnnpack_bias_shape": "XNNPACK takes any bias",
@@ -96,6 +102,7 @@ _CONSTANT = "whether an operand is a constant is not among the signs"
 
 UNRECOGNISED = {
     "arm_frozen_norm": "that a vector is a buffer is not among the signs",
+    "arm_merged_quantization": "that two operators are equal is not among the signs",
     "arm_cast_to_bool": "the converter's error names the whole graph",
     "coreml_cond": "the error of a conditional is that of other programs, too",
     "coreml_folds_change_constant": _CONSTANT,

@@ -47,6 +47,7 @@ CASES: list[Case] = [
        randn(1, 3, 1, 1)),
     op("add/transposed", torch.add, randn(4, 6).transposed(), randn(4, 6)),
     op("add/sliced", torch.add, randn(4, 6).sliced(), randn(4, 6).sliced(0)),
+    op("add/bool", torch.add, bools(4, 6), bools(4, 6)),
     op("sub/same_shape", torch.sub, randn(3, 5), randn(3, 5)),
     op("sub/broadcast", torch.sub, randn(4), randn(2, 3, 4)),
     op("sub/alpha", torch.sub, randn(3, 5), randn(3, 5), alpha=0.5),

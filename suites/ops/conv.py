@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch.nn import (
@@ -47,6 +49,29 @@ class _Tied(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = torch.relu(F.conv1d(x, self.weight, padding=1))
         return F.conv_transpose1d(hidden, self.weight, padding=1)
+
+
+class _Scaled(torch.nn.Module):
+    """Applies one layer to two levels, each with its own scale, as detection heads do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.layer(x) * 0.5, self.layer(y) * 2.0
+
+
+class _Halved(torch.nn.Module):
+    """Multiplies the result of a convolution by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(x) * 0.5
+        return result
 
 
 CASES: list[Case] = [
@@ -127,6 +152,11 @@ CASES: list[Case] = [
             randn(1, 3, 5, 4).channels_last()),
     nn_case("convolution/transposed_3d", lambda: ConvTranspose3d(2, 3, 2, stride=2),
             randn(1, 2, 3, 4, 2)),
+    # int_conv2d/one_layer_twice shows that XNNPACK cannot quantize such a layer.
+    replace(nn_case("convolution/2d_two_scales", _Scaled, randn(1, 3, 6, 7), randn(1, 3, 3, 4)),
+            targets="[!x]*|xnnpack:fp*"),
+    # convolution/2d_unbatched shows that others take no image without a batch.
+    replace(nn_case("convolution/2d_unbatched_halved", _Halved, randn(3, 8, 7)), targets="tosa:*"),
 ]
 
 CASES = take_turns(CASES)

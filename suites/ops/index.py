@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from suites.build import (
 )
 
 _I32, _I64 = torch.int32, torch.int64
+_ALL = slice(None)
 
 
 def _order(*shape: int) -> Input:
@@ -31,10 +33,23 @@ def _order(*shape: int) -> Input:
     return distinct(*shape, step=1.0, offset=float(count // 2), dtype=_I64)
 
 
-def _store(x: torch.Tensor, value: torch.Tensor, index: Any) -> torch.Tensor:
+def _store(x: torch.Tensor, value: torch.Tensor | float, index: Any) -> torch.Tensor:
     copy = x.clone()
     copy[index] = value
     return copy
+
+
+class _Put(torch.nn.Module):
+    """Stores values at the indices that the module has, behind some whole dimensions."""
+
+    def __init__(self, *indices: list[int], behind: int = 0) -> None:
+        super().__init__()
+        for place, index in enumerate(indices):
+            self.register_buffer(f"index{place}", torch.tensor(index))
+        self.behind = behind
+
+    def forward(self, x: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return _store(x, value, (*(_ALL,) * self.behind, *self.buffers()))
 
 
 CASES: list[Case] = [
@@ -71,6 +86,25 @@ CASES: list[Case] = [
        ints(0, 4, 7), randn(7, 3)),
     op("index_put/bool_mask", lambda x, m: x.index_put((m,), torch.tensor(-1.5)), randn(3, 5),
        bools(3, 5)),
+    # PyTorch keeps the dimensions of adjacent indices in place, and moves those of separated ones.
+    nn_case("index_put/adjacent", lambda: _Put([0, 2, 1], [3, 0, 2], behind=1), randn(3, 3, 4),
+            randn(3, 3)),
+    # TOSA leaves the result undefined, so VGF may compute any.
+    replace(
+        nn_case("index_put/constant_negative", lambda: _Put([0, -1]), randn(4, 3), randn(2, 3)),
+        targets="[!v]*",
+    ),
+    # CoreML and Metal refuse a mask behind a whole dimension.
+    replace(
+        op("index_put/mask_of_pixels", lambda x, m: _store(x, -1.5, (_ALL, m > 0)),
+           randn(4, 4, 4), randn(4, 4)),
+        targets="[!cm]*|mlx:*",
+    ),
+    replace(
+        op("index_put/mask_of_uneven_pixels", lambda x, m: _store(x, -1.5, (_ALL, m > 0)),
+           randn(3, 5, 4), randn(5, 4)),
+        targets="tosa:*",
+    ),
     op("scatter/dim0", lambda x, i, v: x.scatter(0, i, v), randn(6, 3),
        values((0, 2, 5), 3, 1, dtype=_I64), randn(3, 3)),
     op("scatter/number", lambda x, i: x.scatter(1, i, 2.5), randn(3, 6), ints(0, 6, 3, 2)),

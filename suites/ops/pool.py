@@ -37,6 +37,9 @@ CASES: list[Case] = [
     op("max_pool2d_with_indices/channels_last", F.max_pool2d,
        distinct(2, 3, 8, 6).channels_last(), kernel_size=2),
     op("max_pool2d_with_indices/unbatched", F.max_pool2d, distinct(3, 8, 6), kernel_size=2),
+    # The last window would begin behind the image.
+    op("max_pool2d_with_indices/ceil_mode_gap", F.max_pool2d, distinct(1, 2, 9, 9), kernel_size=2,
+       stride=3, ceil_mode=True),
     op("max_pool1d/stride_padding", F.max_pool1d, distinct(2, 3, 11), kernel_size=3, stride=2,
        padding=1),
     op("max_pool3d_with_indices/plain", F.max_pool3d, distinct(1, 2, 4, 6, 5), kernel_size=2),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns
+from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns, values
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
+_LARGE = (16777217, -33554433, 123456789, 2147483647)
+"""Integers that float32 rounds."""
 
 CASES: list[Case] = [
     op("view_copy/flatten", lambda x: x.reshape(2, -1), randn(2, 3, 4)),
@@ -27,6 +31,7 @@ CASES: list[Case] = [
        .permute(0, 3, 1, 2), randn(2, 3, 4, 5)),
     op("permute_copy/channels_last_input", lambda x: x.permute(0, 2, 3, 1),
        randn(2, 3, 4, 5).channels_last()),
+    op("permute_copy/large_int32", lambda x: x.permute(1, 0), values(_LARGE, 4, 3, dtype=_I32)),
     op("transpose_copy/matrix", lambda x: x.t(), randn(3, 5)),
     op("transpose_copy/negative_dims", lambda x: x.transpose(-1, -3), randn(2, 3, 4, 5)),
     op("transpose_copy/int64", lambda x: x.transpose(0, 1), ints(-99, 99, 3, 5)),
@@ -66,6 +71,9 @@ CASES: list[Case] = [
     op("cat/promotes", lambda a, b: torch.cat([a, b]), randn(3), ints(-9, 9, 4, dtype=_I32)),
     op("cat/channels_last", lambda a, b: torch.cat([a, b], 1),
        randn(2, 3, 4, 5).channels_last(), randn(2, 2, 4, 5).channels_last()),
+    # XNNPACK's observers of a cat take no integers.
+    replace(op("cat/large_int32", lambda a, b: torch.cat([a, b]), values(_LARGE, 4, dtype=_I32),
+               ints(-9, 9, 3, dtype=_I32)), targets="[!x]*|xnnpack:fp*"),
     op("stack/dim0", lambda a, b: torch.stack([a, b]), randn(3, 5), randn(3, 5)),
     op("stack/last_dim", lambda a, b: torch.stack([a, b], -1), randn(3, 5), randn(3, 5)),
     op("split_with_sizes_copy/even", lambda x: torch.split(x, 2, 1), randn(3, 6)),

@@ -37,6 +37,7 @@ CASES: list[Case] = [
     op("sign/2d", torch.sign, nonzero(4, 6)),
     op("sign/with_zeros", torch.sign, ints(-2, 3, 4, 6, dtype=torch.float32)),
     op("sign/int32", torch.sign, ints(-2, 3, 4, 6, dtype=torch.int32)),
+    op("sign/infinite", torch.sign, values((-_INF, _INF, -2.5, 0.0, 1.5), 10)),
     op("ceil/2d", torch.ceil, distinct(4, 7)),
     op("ceil/whole_numbers", torch.ceil, ints(-4, 5, 17, dtype=torch.float32)),
     op("floor/2d", torch.floor, distinct(4, 7)),

@@ -261,6 +261,10 @@ _CASES: list[Case] = [
         op("int_shared/slice_of_a_sum", lambda a, b: (a + b)[:, 1:4], randn(3, 6), randn(3, 6)),
         op("int_shared/relu_of_two_users", lambda a, b: torch.relu(a + b) * (a + b), randn(3, 6),
            randn(3, 6)),
+        # The results of the two tanh have different scales.
+        op("int_shared/equal_operators", lambda a, b: (torch.cat([torch.tanh(a), b], -1),
+                                                       torch.tanh(a) * a),
+           randn(2, 6), uniform(-50, 50, 2, 6)),
         op("int_shared/cat_and_product", lambda a, b: (torch.cat([a, b], -1), a * b), randn(2, 6),
            uniform(-50, 50, 2, 6)),
         op("int_shared/sums_of_floats_and_integers", lambda a, i: (a + a, (i + 3) * i), randn(3, 6),

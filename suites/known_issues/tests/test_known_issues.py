@@ -47,6 +47,18 @@ class Masked(nn.Module):
         return self.layer(x).masked_fill(~allowed[..., None], 0.0)
 
 
+class Halved(nn.Module):
+    """Multiplies the result of a convolution by a number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halved: torch.Tensor = self.layer(x) * 0.5
+        return halved
+
+
 def _with_small_weights(layer: nn.Conv2d) -> nn.Conv2d:
     with torch.no_grad():
         layer.weight[2] *= 1e-7
@@ -93,6 +105,17 @@ KNOWN = {
     "root of small values in 16 bits": (
         Of(lambda x: torch.rsqrt(x + 0.001)), (torch.rand(3, 40) * 0.02,), "tosa:int16",
         "16-bit tables",
+    ),
+    "convolution of an image without a batch": (
+        Halved(), (torch.randn(3, 8, 7),), "tosa:int", "FoldScalarMulIntoConvPass, run before",
+    ),
+    "where of booleans": (
+        Of(lambda x, y: torch.where(x > 0, y, x > -1)), (torch.randn(4, 5), torch.randn(4, 5)),
+        "tosa:int", "Arm takes booleans",
+    ),
+    "large integers": (
+        Of(lambda x: x.flip(0)), (torch.tensor([16777217, 33554435], dtype=torch.int32),),
+        "tosa:fp", "Arm rounds large integers",
     ),
     "bool as a bound": (
         Of(lambda x: torch.clamp(x, max=True)), (torch.randn(4),), "xnnpack:fp32",

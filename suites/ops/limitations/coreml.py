@@ -221,7 +221,7 @@ COREML: list[Limitation] = [
     ),
     Limitation(
         target=_FLOATS,
-        case="index_put/constant_mid|index_put/broadcast_value",
+        case="index_put/constant_mid|index_put/broadcast_value|index_put/adjacent",
         reason="index_put (ops.py) stacks the indices after it has squeezed some of them: their "
         "ranks differ.",
         link=_OPS,

@@ -147,9 +147,9 @@ METAL: list[Limitation] = [
         "|convolution/2d_stride_*|convolution/2d_padding_asymmetric"
         "|convolution/2d_same_even_kernel|convolution/2d_reflect_padding|convolution/2d_dilation"
         "|convolution/2d_depthwise|convolution/2d_depthwise_*|convolution/2d_one_pixel"
-        "|convolution/2d_unbatched|convolution/2d_then_relu|convolution/2d_chain"
-        "|convolution/2d_weight_is_input|convolution/2d_channels_last_weight"
-        "|convolution/transposed_2d"
+        "|convolution/2d_two_scales|convolution/2d_unbatched|convolution/2d_then_relu"
+        "|convolution/2d_chain|convolution/2d_weight_is_input"
+        "|convolution/2d_channels_last_weight|convolution/transposed_2d"
         "|convolution/transposed_2d_stride|convolution/transposed_2d_output_padding"
         "|convolution/transposed_2d_no_bias|convolution/transposed_2d_dilation"
         "|_native_batch_norm_legit_no_training/after_convolution|_softmax/behind_convolution",

@@ -8,6 +8,7 @@ _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 _EXIR = "https://github.com/pytorch/executorch/blob/v1.5.1/exir/"
 _TOSA = "https://github.com/arm/tosa-specification/blob/main/"
 _BOTH = "tosa:fp|tosa:int"
+_NORMALIZE = _ARM + "_passes/normalize_index_put_none_indices_pass.py"
 
 _RANK_0 = (
     "InsertConstShapesPass creates CONST_SHAPE(()) for a reshape to rank 0, which TOSA permits. "
@@ -175,5 +176,111 @@ TOSA_BOTH: list[Limitation] = [
             ("slice_copy/from_before_first", "compare", "exceed the bound", Status.MISMATCH),
             ("slice_copy/step_from_before_first", "run", "for a planned tensor of", Status.FAILED),
         )
+    ),
+    # Indices and masks of index_put.
+    Limitation(
+        target="tosa:*",
+        case="index_put/adjacent",
+        reason="NormalizeIndexPutNoneIndicesPass takes the dimension of several indices for the "
+        "first one of the values, where PyTorch keeps it in place if the indices are adjacent "
+        "(docs/findings/arm_index_put_adjacent.py). Workaround: permute the indexed dimensions to "
+        "the front.",
+        link=_NORMALIZE,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    *(
+        Limitation(
+            target="tosa:*",
+            case=case,
+            reason="NormalizeIndexPutNoneIndicesPass counts one dimension for each index, also for "
+            "a mask of several (docs/findings/arm_index_put_mask.py). Workaround: "
+            "`x.masked_fill(mask, 0.0)`.",
+            link=_NORMALIZE,
+            stage=stage,
+            error=error,
+            outcome=outcome,
+        )
+        for case, stage, error, outcome in (
+            ("index_put/mask_of_pixels", "compare", "exceed the bound", Status.MISMATCH),
+            (
+                "index_put/mask_of_uneven_pixels",
+                "lower",
+                "but expected shape should be broadcastable to",
+                Status.FAILED,
+            ),
+        )
+    ),
+    Limitation(
+        target="tosa:*",
+        case="index_put/constant_negative",
+        reason="RewriteIndexPutPass passes indices on unchanged. TOSA's SCATTER does not count "
+        "negative indices from the end, and the reference model aborts. Workaround: `index % "
+        "size`.",
+        link=_ARM + "_passes/rewrite_index_put_pass.py",
+        stage="run",
+        error="the TOSA reference model was ended by SIGABRT",
+    ),
+    # Dtypes.
+    Limitation(
+        target="tosa:*",
+        case="add/bool",
+        reason="TOSA's ADD does not support bool. The partitioner delegates aten.add of any dtype, "
+        "and PromoteBoolOperandsPass promotes only the operands of aten.mul. Workaround: "
+        "`torch.logical_or(x, y)`.",
+        link=_ARM + "_passes/promote_bool_operands_pass.py",
+        stage="lower",
+        error="Unsupported dtype torch.bool for ADD",
+    ),
+    *(
+        Limitation(
+            target=target,
+            case=case,
+            reason="MatchArgDtypePass takes the condition and the first value of a where for its "
+            "two values: if the first value is bool, the second becomes bool, and the delegate "
+            "returns bytes of bool. If the second value is bool and the first a code, the second "
+            "becomes a code without scale and zero point (docs/findings/arm_where_of_bool.py). "
+            "Workaround: `torch.where(x <= 0, y, (x > 1).float())`.",
+            link=_ARM + "_passes/match_arg_dtype_pass.py",
+            stage=stage,
+            error=error,
+            outcome=outcome,
+        )
+        for target, case, stage, error, outcome in (
+            (
+                "tosa:fp|tosa:int16",
+                "where/bool_and_fp32",
+                "run",
+                " bytes bool(3, 5) for a planned tensor",
+                Status.FAILED,
+            ),
+            ("tosa:int", "where/bool_and_fp32", "compare", "exceed the bound", Status.MISMATCH),
+            ("tosa:int*", "where/fp32_and_bool", "compare", "exceed the bound", Status.MISMATCH),
+        )
+    ),
+    # Windows and dimensions.
+    Limitation(
+        target="tosa:*",
+        case="max_pool2d_with_indices/ceil_mode_gap",
+        reason="adjust_pooling_pad_if_needed computes a padding of -1 where the stride skips the "
+        "last elements, and TOSA's MAX_POOL2D has no negative padding. Workaround: without "
+        "`ceil_mode`, which makes no difference there.",
+        link=_ARM + "operators/operator_validation_utils.py",
+        stage="run",
+        error="Invalid TOSA graph",
+    ),
+    *(
+        Limitation(
+            target=target,
+            case="var/one_element|var/empty_dims",
+            reason="DecomposeVarPass divides by the number of elements less the correction, which "
+            "is 0 for one element, where ATen returns NaN; an empty list of dimensions, which "
+            "stands for all, counts as one element. Workaround: name the dimensions.",
+            link=_ARM + "_passes/decompose_var_pass.py",
+            stage=stage,
+            error="ZeroDivisionError",
+        )
+        for target, stage in (("tosa:fp", "lower"), ("tosa:int|tosa:int16", "quantize"))
     ),
 ]
