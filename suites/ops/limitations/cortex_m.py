@@ -49,7 +49,8 @@ CORTEX_M: list[Limitation] = [
     # Passes that compute on codes
     _codes("full_like/fp32|fill/number", "full_like fills a tensor of codes with the number"),
     _codes(
-        "ge/number|where/computed_condition",
+        "ge/number|where/computed_condition|where/bool_and_fp32|where/fp32_and_bool"
+        "|index_put/mask_of_pixels",
         "a comparison with a number compares the codes with it",
     ),
     # With another seed the zero point is 0.
@@ -157,7 +158,7 @@ CORTEX_M: list[Limitation] = [
         "scaled_dot_product_attention/plain|scaled_dot_product_attention/causal"
         "|scaled_dot_product_attention/scale|scaled_dot_product_attention/*_mask"
         "|scaled_dot_product_attention/grouped_queries|scaled_dot_product_attention/flattened"
-        "|prelu/per_channel|_to_copy/to_channels_last",
+        "|prelu/per_channel|_to_copy/to_channels_last|convolution/2d_two_scales",
         "op_mul.cpp requires one dim order for all operands, and the number or weight that "
         "multiplies a channels-last tensor has the default one.",
     ),

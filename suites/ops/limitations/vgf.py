@@ -15,7 +15,7 @@ _ARM = "https://github.com/pytorch/executorch/blob/v1.5.1/backends/arm/"
 _TOSA = "https://github.com/arm/tosa-specification/blob/main/"
 
 VGF: list[Limitation] = [
-    # The converter folds 0 * x of atan and sign to 0, also for infinite x (vgf/converter.py).
+    # The converter folds 0 * x of atan and sign to 0, for infinite x too (suites/vgf/converter.py).
     *copy_to_vgf(
         (*RELEASES, *RUNTIME, *TOSA_BOTH, *TOSA_FP, *TOSA_INT),
         without="atan/saturated|sign/infinite|index_put/constant_negative",
