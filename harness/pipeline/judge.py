@@ -32,7 +32,7 @@ from harness.pipeline.reference.assumed_precision import (
     choose_precision,
     get_semantics,
 )
-from harness.pipeline.reference.calls import add_observing_call, writes_state
+from harness.pipeline.reference.calls import add_observing_calls, writes_state
 from harness.pipeline.stages import flatten
 from harness.record.cell import PassProperty
 from harness.record.evidence import MetricValue, Quality
@@ -66,7 +66,7 @@ class ExecutionStages(FormChecks):
         chosen = calls
         if chosen is None:
             with hold_process_lock(), self.attribute_errors("reference"):
-                chosen = add_observing_call(
+                chosen = add_observing_calls(
                     self._runs, self.reference_module, self.exported, self.built.calls
                 )
         with self.attribute_errors("run"):

@@ -31,7 +31,7 @@ from harness.pipeline.reference.assumed_precision import (
     choose_precision,
     get_semantics,
 )
-from harness.pipeline.reference.calls import add_observing_call
+from harness.pipeline.reference.calls import add_observing_calls
 from harness.pipeline.reference.intermediate import FloatModule, compare_form
 from harness.pipeline.shared_case_work import SharedCaseWork
 from harness.pipeline.stage_clock import StageClock
@@ -74,7 +74,7 @@ class FormChecks(StageClock, ArtifactReader):
 
     def _make_float_module(self, exported: ExportedProgram) -> FloatModule:
         module = self.built.module
-        calls = add_observing_call(self._runs, module, exported, self.built.calls)
+        calls = add_observing_calls(self._runs, module, exported, self.built.calls)
         judge = functools.partial(self._compute_float_reference, calls)
         is_random = self.case.random_outputs
         return FloatModule(

@@ -12,7 +12,12 @@ from harness.numerics.module_runs import EagerRuns
 from harness.vendors.torch import OpOverload, tree_leaves
 
 
-def add_observing_call(
+MOST_FURTHER_CALLS = 3
+LARGE_STATE = 2**20
+"""Elements of state from which on one further call has to do."""
+
+
+def add_observing_calls(
     runs: EagerRuns,
     module: torch.nn.Module,
     exported: ExportedProgram,
@@ -20,7 +25,8 @@ def add_observing_call(
 ) -> Sequence[CallInputs]:
     """Repeat the last call if state is written.
 
-    Runtimes do not return buffers, so the state after the last call shows only in another call.
+    Runtimes do not return buffers, so the state after the last call shows only in another call. A
+    value that passes through several buffers, as in a delay line, needs a call for each of them.
 
     Args:
         runs: eager runs, made earlier or here.
@@ -30,16 +36,21 @@ def add_observing_call(
 
     Returns:
         The unchanged calls if no state is written, or if the module rejects another call, such as
-        a full cache.
+        a full cache. Otherwise one call more for each buffer that is written, at most
+        ``MOST_FURTHER_CALLS``, and one for a large state.
     """
     if not writes_state(exported) and not _eager_writes(runs, module, calls):
         return calls
-    further = [*calls, calls[-1]]
-    try:
-        runs(module, further)
-    except Exception:  # a module may raise any error
-        return calls
-    return further
+    written = len(find_written_buffers(exported))
+    large = sum(buffer.numel() for buffer in module.buffers()) > LARGE_STATE
+    for number in range(1 if large else min(max(written, 1), MOST_FURTHER_CALLS), 0, -1):
+        further = [*calls, *[calls[-1]] * number]
+        try:
+            runs(module, further)
+        except Exception:  # a module may raise any error
+            continue
+        return further
+    return calls
 
 
 def _eager_writes(runs: EagerRuns, module: torch.nn.Module, calls: Sequence[CallInputs]) -> bool:
