@@ -11,7 +11,6 @@ from harness.model.case import CallInputs
 from harness.numerics.module_runs import EagerRuns
 from harness.vendors.torch import OpOverload, tree_leaves
 
-
 MOST_FURTHER_CALLS = 3
 LARGE_STATE = 2**20
 """Elements of state from which on one further call has to do."""
