@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 RECOGNISED = {
+    "arm_addmm_beta_zero": "DecomposeAddmmPass multiplies the bias by beta",
+    "arm_amax_of_all": "and ConvertMinMaxPass reduces none",
+    "arm_avg_pool_ceil": "DecomposeAvgPool2dPass multiplies the mean",
+    "arm_cast_to_int64": "ConvertInt64OutputOpsToInt32Pass",
+    "arm_cosine_similarity": "DecomposeCosineSimilarityPass",
+    "arm_full_like_dtype": "ConvertFullLikeToFullPass gives the result",
+    "arm_max_indices": "ConvertMinMaxPass takes the only reader",
+    "arm_two_elus": "ConvertELUParamsPass",
     "arm_inplace_state": "RewriteInplaceArithmeticPass",
     "arm_var_of_all": "DecomposeVarPass",
     "coreml_any_of_fractions": "any (ops.py) casts floats",

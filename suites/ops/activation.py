@@ -40,6 +40,7 @@ CASES: list[Case] = [
     op("elu/default", F.elu, randn(5, 7)),
     op("elu/alpha", F.elu, randn(5, 7), alpha=1.7),
     op("elu/saturated", F.elu, values(_SATURATED, 14)),
+    op("elu/two_of_one_tensor", lambda x: F.elu(x, 1.0) - F.elu(x, 0.25), uniform(-6, 6, 4, 8)),
     op("celu/alpha", F.celu, randn(5, 7), alpha=1.3),
     op("selu/2d", F.selu, randn(5, 7)),
     nn_case("prelu/shared", lambda: torch.nn.PReLU(init=0.3), randn(2, 3, 5)),

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, distinct, ints, op, randn, take_turns, values
+from suites.build import (
+    add_vacuous_reasons,
+    bools,
+    distinct,
+    ints,
+    op,
+    randn,
+    take_turns,
+    uniform,
+    values,
+)
 
 _CL = torch.channels_last
 _F16, _F32, _I8, _I32, _I64 = torch.float16, torch.float32, torch.int8, torch.int32, torch.int64
+
+# In float16 the product with 3.6e9 is infinite.
+_WIDE = (
+    "portable:fp32|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|mlx:bf16|metal:*|coreml:fp32|cortex_m:*"
+)
 
 CASES: list[Case] = [
     op("_to_copy/fp32_to_int32", lambda x: x.to(_I32), distinct(4, 7)),
@@ -29,6 +46,8 @@ CASES: list[Case] = [
     op("_to_copy/bool_to_fp32", lambda x: x.to(_F32), bools(4, 7)),
     op("_to_copy/bool_to_int64", lambda x: x.to(_I64), bools(4, 7)),
     op("_to_copy/int32_to_bool", lambda x: x.to(torch.bool), ints(-1, 2, 4, 7, dtype=_I32)),
+    replace(op("_to_copy/beyond_int32_and_back", lambda x: (x * 3.6e9).to(_I64).float() + x,
+               uniform(0, 1, 3, 5)), targets=_WIDE),
     op("_to_copy/scalar", lambda x: x.to(_I64), distinct(offset=-5.7)),
     op("_to_copy/empty", lambda x: x.to(_I32), distinct(0, 3)),
     op("_to_copy/same_dtype", lambda x: x.to(_F32) + 1, randn(4, 7)),

@@ -21,6 +21,7 @@ CASES: list[Case] = [
     op("full_like/other_dtype", torch.full_like, randn(3, 5), fill_value=3, dtype=_I32),
     op("full_like/channels_last", torch.full_like, randn(2, 3, 4, 5).channels_last(),
        fill_value=-0.5),
+    op("full_like/to_int32", lambda x: torch.full_like(x, 2.7, dtype=_I32) + x, randn(3, 5)),
     op("zeros_like/empty", torch.zeros_like, randn(0, 3)),
     op("ones_like/int32", torch.ones_like, ints(-9, 9, 3, 5, dtype=_I32)),
     op("scalar_tensor/fp32", lambda x: x * torch.scalar_tensor(1.5), randn(3, 5)),

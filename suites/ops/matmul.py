@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -17,10 +18,13 @@ from suites.build import (
     op,
     randn,
     take_turns,
+    values,
     zeros,
 )
 
 _I32 = torch.int32
+# Core ML refuses a beta of 0, and the emulated Metal kernel multiplies by it.
+_READS_BETA = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|mlx:bf16"
 _ANY_BIAS = "xnnpack:fp*|xnnpack:int8_dynamic|tosa:fp|mlx:*|metal:fp32|portable:fp32"
 
 
@@ -57,6 +61,8 @@ CASES: list[Case] = [
     op("addmm/beta_alpha", torch.addmm, randn(3, 5), randn(3, 7), randn(7, 5), beta=0.5,
        alpha=-2.0),
     op("addmm/beta_zero_ignores_bias", torch.addmm, zeros(3, 5), randn(3, 7), randn(7, 5), beta=0),
+    replace(op("addmm/beta_zero_ignores_nan", torch.addmm, values((math.nan,), 3, 5), randn(3, 7),
+               randn(7, 5), beta=0), targets=_READS_BETA),
     op("baddbmm/beta_alpha", torch.baddbmm, randn(1, 3, 5), randn(2, 3, 7), randn(2, 7, 5),
        beta=0.5, alpha=-2.0),
     op("matmul/2d_3d", torch.matmul, randn(4, 6), randn(3, 6, 5)),

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 
 from harness import Case
 from suites.build import (
@@ -63,6 +64,7 @@ CASES: list[Case] = [
     op("amax/dims_keepdim", torch.amax, distinct(2, 3, 4, 5), dim=(-1, 1), keepdim=True),
     op("amax/all", torch.amax, distinct(3, 7)),
     op("amax/all_negative", torch.amax, uniform(-9.0, -1.0, 3, 7), dim=-1),
+    op("amax/empty_dims_keepdim", lambda x: x / x.abs().amax(keepdim=True), distinct(4, 6)),
     op("amin/dim", torch.amin, distinct(3, 4, 5), dim=-2),
     op("amin/int32", torch.amin, ints(-99, 99, 3, 7, dtype=_I32), dim=1, keepdim=True),
     op("amin/minus_inf", torch.amin, values((1.0, -math.inf, math.inf, -2.0), 4, 5), dim=0),
@@ -70,6 +72,7 @@ CASES: list[Case] = [
     op("max/all", torch.max, distinct(3, 7)),
     op("max/negative_dim_keepdim", lambda x: tuple(torch.max(x, -1, keepdim=True)),
        distinct(5, 7)),
+    op("max/indices_alone", lambda x: x.max(1)[1].float() + x[:, 0], distinct(4, 6)),
     op("min/dim_values_and_indices", lambda x: tuple(torch.min(x, dim=0)), distinct(3, 4, 5)),
     op("min/all_int64", torch.min, ints(-99, 99, 3, 7)),
     op("argmax/dim", torch.argmax, distinct(3, 4, 5), dim=1),
@@ -88,6 +91,7 @@ CASES: list[Case] = [
     op("cumsum/negative_dim", torch.cumsum, randn(3, 7), dim=-1),
     op("cumsum/int64", torch.cumsum, ints(-9, 9, 3, 7), dim=0),
     op("cumsum/bool_positions", torch.cumsum, bools(3, 7), dim=1),
+    op("cumsum/to_int32", lambda x: x.cumsum(1, dtype=_I32), ints(-9, 9, 3, 7, dtype=_I32)),
     op("cumprod/dim", torch.cumprod, nonzero(3, 6), dim=1),
     op("topk/largest", lambda x: tuple(torch.topk(x, 3)), distinct(4, 9)),
     op("topk/smallest_dim0", lambda x: tuple(torch.topk(x, 2, dim=0, largest=False)),
@@ -99,8 +103,13 @@ CASES: list[Case] = [
     op("sort/int64", lambda x: tuple(torch.sort(x)),
        distinct(2, 9, step=2.0, offset=1.0, dtype=torch.int64)),
     op("linalg_vector_norm/l2_dim", torch.linalg.vector_norm, randn(3, 4, 5), dim=-1),
+    op("linalg_vector_norm/inf_dim", lambda x: torch.linalg.vector_norm(x, math.inf, dim=1),
+       distinct(3, 7)),
+    op("cosine_similarity/last_dim", F.cosine_similarity, randn(2, 5, 5), randn(2, 5, 5), dim=-1),
+    op("cosine_similarity/large_eps", F.cosine_similarity, uniform(-0.1, 0.1, 4, 6),
+       uniform(-0.1, 0.1, 4, 6), eps=1.0),
     op("_cdist_forward/l2", torch.cdist, randn(2, 3, 5), randn(2, 4, 5)),
-    op("_pdist_forward/l2", torch.nn.functional.pdist, randn(5, 4)),
+    op("_pdist_forward/l2", F.pdist, randn(5, 4)),
 ]
 
 CASES = add_vacuous_reasons(

@@ -67,8 +67,8 @@ TOSA: list[Limitation] = [
              "inserts the CAST. Workaround: convert the bounds, `.to(x.dtype)`."),
             ("batch_norm 1", "lower", "data must be a sequence",
              "FuseBatchNorm2dPass reads mean and variance as buffers of the module. Here they are "
-             "inputs of the program, and the pass raises TypeError. Workaround: make them buffers "
-             "of the module."),
+             "inputs or computed, and the pass raises TypeError. Workaround: make them buffers of "
+             "the module."),
             ("adaptive_avg_pool1d 1; adaptive_avg_pool2d 0 3", "lower", "not enough values",
              "The pass unpacks four sizes, which an input without a batch dimension does not "
              "have. Workaround: add a dimension, `x[None]`."),

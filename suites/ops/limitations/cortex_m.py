@@ -65,15 +65,21 @@ CORTEX_M: list[Limitation] = [
         stage="lower",
         error="dequantize_per_tensor() expected at most 6 argument(s)",
     ),
-    Limitation(
-        target=_TARGET,
-        case="add/int32_to_fp32|mul/bool_mask",
-        reason="The quantizer takes an addition or product of which one operand is no float, and "
-        "_get_quantized_add_replacement or _get_quantized_mul_replacement reads the parameters "
-        "that this operand does not have.",
-        link=_PASSES + "aten_to_cortex_m_pass.py",
-        stage="lower",
-        error="KeyError: 1",
+    *(
+        Limitation(
+            target=_TARGET,
+            case=case,
+            reason="The quantizer takes an addition or product of which one operand is no float, "
+            "and _get_quantized_add_replacement or _get_quantized_mul_replacement reads the "
+            "parameters that this operand does not have.",
+            link=_PASSES + "aten_to_cortex_m_pass.py",
+            stage="lower",
+            error=error,
+        )
+        for case, error in (
+            ("add/int32_to_fp32|mul/bool_mask", "KeyError: 1"),
+            ("full_like/to_int32", "KeyError: 0"),
+        )
     ),
     Limitation(
         target=_TARGET,
@@ -110,6 +116,25 @@ CORTEX_M: list[Limitation] = [
         link=_SOURCE + "backends/cortex_m/ops/operators.py",
         stage="lower",
         error="tuple index out of range",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="max/indices_alone",
+        reason="RemoveGetItemPass takes a max whose values are read, not one whose indices alone "
+        "are. Workaround: `x.argmax(1)`.",
+        link=_SOURCE + "backends/transforms/remove_getitem_op.py",
+        stage="lower",
+        error="but not getting the indices alone",
+    ),
+    Limitation(
+        target=_TARGET,
+        case="avg_pool2d/unbatched",
+        reason="The shape function of cortex_m.quantized_avg_pool2d returns a channels-last "
+        "tensor, which has four dimensions, and the quantizer takes an average pooling of three. "
+        "Workaround: `x.unsqueeze(0)` before it.",
+        link=_SOURCE + "backends/cortex_m/ops/operators.py",
+        stage="lower",
+        error="required rank 4 tensor to use channels_last format",
     ),
     # Programs that cannot run
     Limitation(

@@ -57,7 +57,8 @@ MLX: list[Limitation] = [
     # Lowered to instructions that fail
     Limitation(
         target=_ALL,
-        case="convolution/1d_unbatched|convolution/2d_unbatched|max_pool2d_with_indices/unbatched",
+        case="convolution/1d_unbatched|convolution/2d_unbatched|max_pool2d_with_indices/unbatched"
+        "|avg_pool2d/unbatched",
         reason="_emit_conv and _emit_pool_nd (ops.py) permute every input as if it had a batch "
         "dimension, so an input without one fails. Workaround: add a dimension, `x[None]`.",
         link=_OPS,

@@ -237,6 +237,39 @@ TOSA_FP: list[Limitation] = [
         stage="lower",
         error="KeyError: 'val'",
     ),
+    # Arguments that passes do not read.
+    Limitation(
+        target="tosa:fp",
+        case="full_like/to_int32",
+        reason="ConvertFullLikeToFullPass gives the result the dtype of the input and does not "
+        "read the argument dtype (docs/findings/arm_full_like_dtype.py). Workaround: "
+        "`torch.full(x.shape, 2, dtype=torch.int32)`.",
+        link=_ARM + "_passes/convert_full_like_to_full_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="amax/empty_dims_keepdim",
+        reason="An empty list of dimensions means all of them to ATen, and ConvertMinMaxPass "
+        "reduces none: the maximum is the input (docs/findings/arm_amax_of_all.py). Workaround: "
+        "`x.amax(tuple(range(x.dim())), keepdim=True)`.",
+        link=_ARM + "_passes/convert_minmax_pass.py",
+        stage="compare",
+        error=_EXCEEDS,
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp",
+        case="addmm/beta_zero_ignores_nan",
+        reason="DecomposeAddmmPass multiplies the bias by beta, also by 0, and 0 * NaN is NaN "
+        "(docs/findings/arm_addmm_beta_zero.py). Workaround: `torch.mm(x, y)`.",
+        link=_ARM + "_passes/decompose_addmm_pass.py",
+        stage="compare",
+        error="got nan",
+        outcome=Status.MISMATCH,
+    ),
     # Approximations that are too coarse for fp32.
     Limitation(
         target="tosa:fp",
@@ -261,7 +294,7 @@ TOSA_FP: list[Limitation] = [
     ),
     Limitation(
         target="tosa:fp",
-        case="elu/default|elu/alpha|celu/alpha|selu/2d|expm1/3d",
+        case="elu/default|elu/alpha|elu/two_of_one_tensor|celu/alpha|selu/2d|expm1/3d",
         reason="DecomposeExpm1Pass (also used for ELU, CELU and SELU) uses four terms of the "
         "Taylor series up to abs(x) = 0.35, where the fifth term is 4.4e-5.",
         link=_PULL + "13274",

@@ -189,6 +189,58 @@ TOSA_INT: list[Limitation] = [
     ),
     Limitation(
         target="tosa:int",
+        case="elu/two_of_one_tensor",
+        reason="ConvertELUParamsPass replaces alpha, scale and input_scale of every ELU by the "
+        "same numbers and keeps the values in node.meta. FuseDuplicateUsersPass compares "
+        "arguments only, and gives all ELUs of a tensor the values of the first "
+        "(docs/findings/arm_two_elus.py). Workaround: `F.elu(x * 1.0, 0.25)`.",
+        link=_ARM + "_passes/convert_elu_params.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:int",
+        case="cosine_similarity/last_dim|cosine_similarity/large_eps",
+        reason="DecomposeCosineSimilarityPass reads dim and eps as keyword arguments, and a "
+        "program passes them by position: the defaults, 1 and 1e-8, are used "
+        "(docs/findings/arm_cosine_similarity.py). Workaround: "
+        "`(F.normalize(x, dim=-1) * F.normalize(y, dim=-1)).sum(-1)`.",
+        link=_ARM + "_passes/decompose_cosine_similarity_pass.py",
+        stage="quantize",
+        error="the quantizer's rewriting changed the module",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="max/indices_alone",
+        reason="ConvertMinMaxPass takes the only reader of a max for its values and replaces it by "
+        "an amax, also where it reads the indices (docs/findings/arm_max_indices.py). "
+        "Workaround: `x.argmax(1)`.",
+        link=_ARM + "_passes/convert_minmax_pass.py",
+        stage="quantize",
+        error="the quantizer's rewriting changed the module",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="_to_copy/beyond_int32_and_back",
+        reason="ConvertInt64OutputOpsToInt32Pass, part of the quantizer, turns every cast to int64 "
+        "into one to int32, whatever the values (docs/findings/arm_cast_to_int64.py). "
+        "Workaround: `.trunc()` instead of the cast.",
+        link=_ARM + "_passes/convert_int64_output_ops_to_int32.py",
+        stage="quantize",
+        error="the quantizer's rewriting changed the module",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="linalg_vector_norm/inf_dim",
+        reason="DecomposeLinalgVectorNormPass, part of the quantizer, takes the orders 1 and 2, "
+        "and raises ValueError for others. Workaround: `x.abs().amax(1)`.",
+        link=_ARM + "_passes/decompose_linalg_vector_norm_pass.py",
+        stage="quantize",
+        error="ValueError: The order of inf",
+    ),
+    Limitation(
+        target="tosa:int",
         case="masked_fill/minus_inf",
         reason="ReplaceInfAndLimitValuesPass, run before quantization, replaces infinities with "
         "-256 and 255 so that observers find a range. A result that should be infinite is -256.",

@@ -18,9 +18,9 @@ XNNPACK: list[Limitation] = [
     # Partitioner and passes
     Limitation(
         target=_TARGET,
-        case="prelu/shared|max_pool2d_with_indices/unbatched",
-        reason="PreluConfig and MaxPool2dConfig (backends/xnnpack/partition/config) accept inputs "
-        "of any rank. ChannelsLastTaggedReshapePass, which lists both operators as needing NHWC, "
+        case="prelu/shared|max_pool2d_with_indices/unbatched|avg_pool2d/unbatched",
+        reason="PreluConfig, MaxPool2dConfig and AvgPoolingConfig (backends/xnnpack/partition/"
+        "config) accept inputs of any rank. ChannelsLastTaggedReshapePass, which needs NHWC there, "
         "then raises an error for an input that is not 4-D. Workaround: give it an input of four "
         "dimensions, such as `x[:, :, None, None]`.",
         link=_EXECUTORCH + "pull/18624",
