@@ -167,22 +167,6 @@ def run_quantized_on_tosa(
     return quantized(*inputs), observed
 
 
-def run_on_tosa(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """Lower a module to TOSA in floating point, and run it on TOSA's reference model.
-
-    Args:
-        module: returns one tensor.
-        inputs: they are run.
-    """
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-
-    edge = lower(module, inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
-    with TosaReferenceModelDispatch():
-        return edge.exported_program().module()(*inputs)
-
-
 def rewrite_for_tosa(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
     """Prepare a module with Arm's quantizer, and run it before anything is quantized.
 
