@@ -50,6 +50,12 @@ RUNTIME: list[KnownIssue] = [
     ),
     issue("null:eager", "state/from_one", op="add|mul|sub|div", error="call 0",
           arguments="written"),
+    finding(
+        "Exir drops a write to a parameter",
+        "register the tensor as a buffer",
+        target="portable:*|xnnpack:*", stage="compare", outcome=MISMATCH, op="*",
+        error=r"\d outputs, expected \d",
+    ),
     # Kernels that end the process, or refuse
     issue(
         _P,

@@ -40,6 +40,12 @@ XNNPACK: list[KnownIssue] = [
         target=_T, stage="lower", op="clamp", arguments=r"\b(True|False)\b", error="flatc",
     ),
     finding(
+        "XNNPACK cannot lower a value that leaves together with its clone",
+        "`self.dropout(features) * 1.0`",
+        target=_T, stage="lower", op="*",
+        error="Output node 'aten_[^']*' is already in the inputs",
+    ),
+    finding(
         "XNNPACK cannot lower a slice from before the first element",
         "`x[:, max(-7, -x.shape[1]) : -3]`",
         target=_T, stage="lower", op="slice", arguments=r"-\d", error="flatc",

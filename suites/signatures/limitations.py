@@ -8,6 +8,11 @@ from suites.mlx.limitations import LIMITATIONS as MLX
 from suites.models.limitations import LIMITATIONS as MODELS
 from suites.ops.limitations import LIMITATIONS as OPS
 
+_WRITE_BACK = (
+    "https://github.com/pytorch/executorch/blob/v1.5.1/exir/passes/"
+    "insert_write_back_for_buffers_pass.py"
+)
+
 LIMITATIONS: list[Limitation] = [
     Limitation(
         target="coreml:fp32",
@@ -157,6 +162,101 @@ LIMITATIONS: list[Limitation] = [
         "or `torch._inductor.config.joint_graph_constant_folding = False`.",
         link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/fx_passes/"
         "joint_graph.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="portable:*|xnnpack:*|tosa:fp",
+        case="state/reset|state/delay_line",
+        reason="_inplace_lineage (exir/passes/insert_write_back_for_buffers_pass.py) takes any "
+        "buffer for a value that was written in place: where the new value of a buffer is another "
+        "buffer, no copy is inserted (docs/findings/exir_copied_buffer.py). Workaround: "
+        "`self.older.copy_(self.last * 1.0)`.",
+        link=_WRITE_BACK,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="mlx:*",
+        case="state/reset",
+        reason="Where the new value of a buffer is another buffer, the signature of the delegate "
+        "names the other one as written (exir/lowered_backend_module.py), and torch's verifier "
+        "refuses it (docs/findings/exir_copied_buffer.py). Workaround: "
+        "`self.older.copy_(self.last * 1.0)`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/lowered_backend_module.py",
+        stage="lower",
+        error="does not point to a buffer that exists",
+    ),
+    copy_limitation(MLX, "mlx:fp32", "copy/from_other", "state/delay_line", target="mlx:*"),
+    Limitation(
+        target="portable:*|xnnpack:*|tosa:fp",
+        case="state/named_as_argument",
+        reason="insert_write_back_for_buffers_pass finds buffers by their name in the module and "
+        "inputs by that of the argument, in one table: the input is written in place of a buffer "
+        "of the same name (docs/findings/exir_buffer_named_as_input.py). Workaround: rename the "
+        "buffer.",
+        link=_WRITE_BACK,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="portable:*|tosa:fp|mlx:*",
+        case="state/returned_before",
+        reason="_insert_copy (exir/passes/insert_write_back_for_buffers_pass.py) writes buffers "
+        "at the end of the graph, before the outputs are read: a program that returns the old "
+        "value of a buffer returns the new one (docs/findings/exir_returned_buffer.py). "
+        "Workaround: return `self.last * 1.0`, read before the write.",
+        link=_WRITE_BACK,
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="mlx:*",
+        case="state/clone_returned",
+        reason="RemoveNoOpsPass (backends/mlx/passes.py) takes every clone for superfluous, also "
+        "that of a buffer that is written later: the program returns the new value "
+        "(docs/findings/exir_returned_buffer.py). Workaround: return `self.last * 1.0`, read "
+        "before the write.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/mlx/passes.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="portable:*|xnnpack:*",
+        case="state/parameter",
+        reason="insert_write_back_for_buffers_pass knows mutations of buffers and inputs, not of "
+        "parameters: the new value is returned as a further output, and the parameter stays as it "
+        "was (docs/findings/exir_written_parameter.py). Workaround: register the tensor as a "
+        "buffer.",
+        link=_WRITE_BACK,
+        stage="compare",
+        error="2 outputs, expected 1",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="tosa:fp|mlx:*",
+        case="state/parameter",
+        reason="The signature of a program with a delegate names the delegate's output as the "
+        "parameter that is written, and torch's verifier refuses it "
+        "(docs/findings/exir_written_parameter.py). Workaround: register the tensor as a buffer.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/lowered_backend_module.py",
+        stage="lower",
+        error="does not point to a parameter that exists",
+    ),
+    Limitation(
+        target="portable:*",
+        case="state/view_stored",
+        reason="ReplaceViewCopyWithViewPass (exir/passes/replace_view_copy_with_view_pass.py) "
+        "replaces the copy of a buffer by a view of it, although the program writes the buffer "
+        "before the view is read (docs/findings/exir_stored_view.py). Workaround: "
+        "`self.older.copy_(self.last.view(2) * 1.0)`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/exir/passes/"
+        "replace_view_copy_with_view_pass.py",
         stage="compare",
         error="elements exceed the bound",
         outcome=Status.MISMATCH,

@@ -91,9 +91,99 @@ class _Learning(torch.nn.Module):
         return result
 
 
-def _case(name: str, make: Callable[[], torch.nn.Module]) -> Case:
-    x = randn(3, 4)
-    return nn_case(f"state/{name}", make, x, calls=[(x,)] * 2, tags=["stateful"])
+class _Reset(torch.nn.Module):
+    """Adds a state that begins anew: one buffer is stored in another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Buffer(torch.ones(3, 4))
+        self.state = torch.nn.Buffer(torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = x + self.state
+        self.state.copy_(self.first)
+        return result
+
+
+class _DelayLine(torch.nn.Module):
+    """Adds half of the last input and a quarter of the one before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.nn.Buffer(torch.zeros(3, 4))
+        self.older = torch.nn.Buffer(torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = x + self.last * 0.5 + self.older * 0.25
+        self.older.copy_(self.last)
+        self.last.copy_(x)
+        return result
+
+
+class _Regrouped(torch.nn.Module):
+    """Stores a view of a buffer in another, and then writes the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.nn.Buffer(torch.zeros(3, 4))
+        self.older = torch.nn.Buffer(torch.zeros(6, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result = x + self.older.flatten().view(3, 4)
+        self.older.copy_(self.last.view(6, 2))
+        self.last.copy_(x * 0.5)
+        return result
+
+
+class _Named(torch.nn.Module):
+    """Has a buffer with the name of an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = torch.nn.Buffer(torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        self.mask.mul_(0.5).add_(x)
+        return self.mask * mask
+
+
+class _Last(torch.nn.Module):
+    """Returns twice its last input.
+
+    Args:
+        clone: return a clone of the buffer.
+    """
+
+    def __init__(self, clone: bool) -> None:
+        super().__init__()
+        self.clone = clone
+        self.last = torch.nn.Buffer(torch.zeros(3, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.clone:
+            result = self.last.clone()
+            self.last.copy_(x * 2)
+        else:
+            result = self.last
+            self.last = x * 2
+        return result
+
+
+class _Total(torch.nn.Module):
+    """Subtracts the sum of its inputs, which is a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = torch.nn.Parameter(torch.zeros(3, 4), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return x - self.total
+
+
+def _case(name: str, make: Callable[[], torch.nn.Module], arguments: int = 1) -> Case:
+    inputs = (randn(3, 4),) * arguments
+    return nn_case(f"state/{name}", make, *inputs, calls=[inputs] * 2, tags=["stateful"])
 
 
 CASES: list[Case] = [
@@ -107,6 +197,22 @@ CASES: list[Case] = [
     _case("returned", _Returned),
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
+]
+
+# Quantizers lose some of these writes in other ways, and so do the kernels for AOTI and CoreML.
+_FLOAT = "portable:*|xnnpack:fp32|tosa:fp|mlx:*"
+CASES += [
+    replace(_case(name, make, arguments), targets=targets)
+    for name, make, arguments, targets in (
+        ("reset", _Reset, 1, _FLOAT),
+        ("delay_line", _DelayLine, 1, _FLOAT),
+        ("named_as_argument", _Named, 2, f"{_FLOAT}|metal:*"),
+        # XNNPACK has no operator to take of these two.
+        ("returned_before", partial(_Last, clone=False), 1, "portable:*|tosa:fp|mlx:*"),
+        ("clone_returned", partial(_Last, clone=True), 1, "portable:*|tosa:fp|mlx:*"),
+        ("parameter", _Total, 1, _FLOAT),
+        ("view_stored", _Regrouped, 1, _FLOAT),
+    )
 ]
 
 # Lowering takes weights for constants. On XNNPACK such a cell ends its process.

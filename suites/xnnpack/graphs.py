@@ -66,7 +66,16 @@ _PAD = [
 
 _CLONE = op("clone/between_products", lambda x: (x * 2).clone() * 3, randn(3, 4))
 
+
+def _with_dropout(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    product = x * 2
+    return product, torch.dropout(product, 0.5, False)
+
+
+_DROPOUT = op("dropout/beside_its_operand", _with_dropout, randn(3, 4))
+
 CASES: list[Case] = [
+    replace(_DROPOUT, targets="portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32"),
     # With dim orders exir makes another operator of it.
     replace(_CLONE, targets="xnnpack:fp32|xnnpack:fp32+skip_dim_order"),
     *(replace(case, targets="xnnpack:fp32") for case in (*_NORM, *_CAT)),
