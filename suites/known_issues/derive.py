@@ -47,7 +47,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|out of bounds for array with 0|InductorError: NotImplementedError|has no name"
     r"|^Segmentation fault$|^Failed to insert$|^Cannot delete input node$|^placeholder node for"
     r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
-    r"|Expected start \+ size values between|flatc"
+    r"|Expected start \+ size values between|flatc|^Attempting to broadcast"
 )
 # Errors that name the problem, but not the operator.
 _WITH_OPERATOR = re.compile(
