@@ -48,6 +48,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|^Segmentation fault$|^Failed to insert$|^Cannot delete input node$|^placeholder node for"
     r"|^invalid index of a 0-dim tensor$|indices are mlx.core.float32|mismatching batch"
     r"|Expected start \+ size values between|flatc|at non-singleton dimension"
+    r"|^Attempting to broadcast"
 )
 # Errors that name the problem, but not the operator.
 _WITH_OPERATOR = re.compile(

@@ -41,6 +41,35 @@ def _with_bias(name: str, x: Input, *shape: int) -> Case:
     return replace(nn_case(f"linear/bias_{name}", layer, x), targets=_ANY_BIAS)
 
 
+class _Weighted(torch.nn.Module):
+    """A softmax, multiplied by a stored weight of (out, in)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(5, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The product.
+
+        Args:
+            x: (2, 4, 3).
+        """
+        return torch.softmax(x, -1) @ self.weight.t()
+
+
+class _Projected(torch.nn.LSTM):
+    """An LSTM with a projection, which returns its outputs without its states."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """The outputs.
+
+        Args:
+            x: (positions, batches, features).
+        """
+        outputs: torch.Tensor = super().forward(x)[0]
+        return outputs
+
+
 CASES: list[Case] = [
     op("mm/2d", torch.mm, randn(3, 7), randn(7, 5)),
     op("mm/row_times_column", torch.mm, randn(1, 9), randn(9, 1)),
@@ -71,6 +100,7 @@ CASES: list[Case] = [
     op("matmul/dot", torch.matmul, randn(9), randn(9)),
     op("matmul/attention_scores", lambda q, k: q @ k.transpose(-1, -2), randn(2, 3, 5, 8),
        randn(2, 3, 7, 8)),
+    nn_case("matmul/softmax_by_weight", _Weighted, randn(2, 4, 3)),
     op("einsum/contract", lambda a, b: torch.einsum("bij,bjk->bki", a, b), randn(2, 3, 4),
        randn(2, 4, 5)),
     nn_case("linear/bias", lambda: torch.nn.Linear(32, 64), randn(4, 32)),
@@ -88,6 +118,7 @@ CASES: list[Case] = [
     _with_bias("of_one", randn(2, 4, 8), 1),
     nn_case("linear/fp16", lambda: torch.nn.Linear(16, 8).half(),
             randn(3, 16, dtype=torch.float16)),
+    nn_case("lstm/projection", lambda: _Projected(4, 6, proj_size=3), randn(3, 2, 4)),
     nn_case("bilinear/bias", lambda: torch.nn.Bilinear(4, 5, 3), randn(6, 4), randn(6, 5)),
     op("scaled_dot_product_attention/plain", F.scaled_dot_product_attention,
        randn(2, 3, 5, 8), randn(2, 3, 7, 8), randn(2, 3, 7, 8)),

@@ -241,6 +241,26 @@ TOSA_INT: list[Limitation] = [
     ),
     Limitation(
         target="tosa:int",
+        case="lstm/projection",
+        reason="DecomposeLstmPass, part of the quantizer, reads four weights per direction. With "
+        "proj_size there are five, and the hidden state is smaller than the cell state.",
+        link=_ARM + "_passes/decompose_lstm_pass.py",
+        stage="quantize",
+        error="Attempting to broadcast a dimension of length 6",
+    ),
+    Limitation(
+        target="tosa:int",
+        case="matmul/softmax_by_weight",
+        reason="A pass that traces the module again, here DecomposeSoftmaxPass, gives a transposed "
+        "parameter symbolic sizes, and DecomposeMatmulPass makes a view of these sizes, whose "
+        "device the quantizer does not find. Workaround: "
+        "`F.linear(torch.softmax(x, -1), self.weight)`.",
+        link=_ARM + "_passes/decompose_matmul.py",
+        stage="quantize",
+        error="with different device inputs",
+    ),
+    Limitation(
+        target="tosa:int",
         case="masked_fill/minus_inf",
         reason="ReplaceInfAndLimitValuesPass, run before quantization, replaces infinities with "
         "-256 and 255 so that observers find a range. A result that should be infinite is -256.",
