@@ -99,6 +99,7 @@ RECOGNISED = {
     "arm_sign_of_infinity": "DecomposeSignPass computes zeros",
     "arm_where_of_bool": "Arm takes booleans among the values",
     "arm_slice_before_first": "Arm takes a slice from before the first element",
+    "xnnpack_weight_of_two_readers": "XNNPACK reads a convolution's weight in the layout",
     "xnnpack_addmm_factors": "XNNPACK ignores the factors",
     "xnnpack_bias_shape": "XNNPACK takes any bias",
     "xnnpack_slice_before_first": "XNNPACK cannot lower a slice from before",
@@ -111,6 +112,7 @@ RECOGNISED = {
 _CONSTANT = "whether an operand is a constant is not among the signs"
 
 UNRECOGNISED = {
+    "torchao_norm_used_twice": "other quantizer passes change a module, too, in the same words",
     "arm_frozen_norm": "that a vector is a buffer is not among the signs",
     "arm_merged_quantization": "that two operators are equal is not among the signs",
     "arm_cast_to_bool": "the converter's error names the whole graph",

@@ -62,6 +62,12 @@ XNNPACK: list[KnownIssue] = [
     issue(_FP32, "opinfo/interpolate-bilinear/float32_1", op="upsample_bilinear2d",
           arguments=r"\[\d+\.\d*[1-9]"),
     finding(
+        "XNNPACK reads a convolution's weight in the layout of another reader",
+        "a second parameter with a copy of the weight",
+        target=_T, stage="compare", outcome=MISMATCH, op="mul|conv*|view|mm|add", arguments="shared",
+        program="conv*",
+    ),
+    finding(
         "XNNPACK ignores the factors of an addmm",
         "`torch.mm(x, self.weight) * 3 + self.bias * 10`",
         target=_T, stage="compare", outcome=MISMATCH, op="addmm", arguments="alpha|beta",

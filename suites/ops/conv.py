@@ -39,6 +39,17 @@ class _Twice(torch.nn.Module):
         return self.layer(x) + self.layer(x * 2 + 1)
 
 
+class _WeightRead(torch.nn.Module):
+    """Returns its scaled weight beside its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(2, 2, 2, 2))
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return F.conv2d(x, self.weight), self.weight * scale
+
+
 class _Tied(torch.nn.Module):
     """Encodes and decodes with one weight."""
 
@@ -85,6 +96,7 @@ CASES: list[Case] = [
     nn_case("convolution/1d_twice", _Twice, randn(2, 3, 11)),
     nn_case("convolution/1d_tied", _Tied, randn(2, 4, 9)),
     nn_case("convolution/1d_unbatched", lambda: Conv1d(3, 5, 3), randn(3, 11)),
+    nn_case("convolution/2d_weight_read", _WeightRead, randn(1, 2, 5, 6), randn(2, 1, 1, 1)),
     nn_case("convolution/2d", lambda: Conv2d(3, 8, 3), randn(2, 3, 9, 7)),
     nn_case("convolution/2d_no_bias", lambda: Conv2d(3, 8, 3, bias=False), randn(1, 3, 9, 7)),
     nn_case("convolution/2d_pointwise", lambda: Conv2d(5, 7, 1), randn(2, 5, 4, 6)),

@@ -50,6 +50,19 @@ def _layer(name: str, x: Input, bias: bool = True, rows: int = 8) -> Case:
     return nn_case(f"int_linear/{name}", lambda: Linear(columns, rows, bias=bias), x)
 
 
+class _NormedTwice(torch.nn.Module):
+    """Applies a layer without bias and its batch norm to two tensors, as siamese networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = Linear(8, 4, bias=False)
+        self.norm = torch.nn.BatchNorm1d(4)
+        torch.nn.init.constant_(self.norm.bias, 3.0)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.norm(self.layer(x)), self.norm(self.layer(y))
+
+
 class _TwoUsers(torch.nn.Module):
     """A layer whose result has two users: a relu and an output."""
 
@@ -103,6 +116,10 @@ CASES: list[Case] = [
         _layer("outlier_value", outlier(4, 16)),
         _layer("zero_values", zeros(3, 16)),
         _layer("equal_values", full(0.7, 3, 16)),
+    ),
+    *on(
+        "xnnpack:int8|tosa:int",
+        nn_case("int_linear/norm_used_twice", _NormedTwice, randn(3, 8), randn(3, 8)),
     ),
     *on(
         "xnnpack:int8*",

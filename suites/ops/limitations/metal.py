@@ -148,7 +148,7 @@ METAL: list[Limitation] = [
         "|convolution/2d_same_even_kernel|convolution/2d_reflect_padding|convolution/2d_dilation"
         "|convolution/2d_depthwise|convolution/2d_depthwise_*|convolution/2d_one_pixel"
         "|convolution/2d_two_scales|convolution/2d_unbatched|convolution/2d_then_relu"
-        "|convolution/2d_chain|convolution/2d_weight_is_input"
+        "|convolution/2d_chain|convolution/2d_weight_is_input|convolution/2d_weight_read"
         "|convolution/2d_channels_last_weight|convolution/transposed_2d"
         "|convolution/transposed_2d_stride|convolution/transposed_2d_output_padding"
         "|convolution/transposed_2d_no_bias|convolution/transposed_2d_dilation"

@@ -17,6 +17,17 @@ SEVERAL: list[Limitation] = [
         error="changed the module before anything was quantized",
     ),
     Limitation(
+        target="xnnpack:int8*|tosa:int|cortex_m:*|coreml:int8",
+        case="int_linear/norm_used_twice",
+        reason="prepare_pt2e folds a batch norm once for each call of the layer. For the second "
+        "the weight is folded already, and a bias of zeros replaces the folded one "
+        "(docs/findings/torchao_norm_used_twice.py). Workaround: one call, "
+        "`self.norm(self.layer(torch.cat([x, y]))).chunk(2)`.",
+        link="https://github.com/pytorch/ao/blob/v0.18.0/torchao/quantization/pt2e/utils.py",
+        stage="quantize",
+        error="changed the module before anything was quantized",
+    ),
+    Limitation(
         target="mlx:fp32",
         case="prequantized/mxfp8_decoder",
         reason="The module decodes its weight with an operator of "
