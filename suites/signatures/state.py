@@ -157,7 +157,7 @@ class _Last(torch.nn.Module):
     def __init__(self, clone: bool) -> None:
         super().__init__()
         self.clone = clone
-        self.last = torch.nn.Buffer(torch.zeros(3, 4))
+        self.last: torch.Tensor = torch.nn.Buffer(torch.zeros(3, 4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.clone:
