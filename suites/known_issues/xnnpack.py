@@ -59,12 +59,14 @@ XNNPACK: list[KnownIssue] = [
         "XNNPACK ignores the factors of an addmm",
         "`torch.mm(x, self.weight) * 3 + self.bias * 10`",
         target=_T, stage="compare", outcome=MISMATCH, op="addmm", arguments="alpha|beta",
+        delegated=True,
     ),
     *(
         finding(
             "XNNPACK takes any bias for a vector over the features",
             "`torch.nn.functional.linear(x, self.weight) + self.bias`",
             target=_T, stage="compare", outcome=MISMATCH, op=op, arguments=before + _NO_VECTOR,
+            delegated=True,
         )
         for op, before in (("linear", "^[^;]*; [^;]*; "), ("addmm", "^"))
     ),
