@@ -25,6 +25,8 @@ RECOGNISED = {
     "exir_buffer_written_outside": "tag_mutated_buffer (exir/backend/utils.py)",
     "exir_cse_literals": "CSEPass._make_hashable represents a node",
     "exir_cse_zeros": "Exir's CSE treats 0.0 and -0.0",
+    "exir_cat_empty_dtype": "PruneEmptyTensorsPass",
+    "exir_number_dtype": "ScalarToTensorPass makes a Python number",
     "exir_picture_dim_order": "Exir gives pictures of batch size 1",
     "exir_split_fixes_length": "split_with_sizes_copy",
     "exir_two_conditionals": "result of a conditional",
@@ -142,8 +144,6 @@ UNRECOGNISED = {
     "xnnpack_attention_not_fused": "what is computed is right",
     "transforms_contiguous_drops_casts": "no target runs the pass by default; with it the "
     "properties of the pass say so",
-    "exir_cat_empty_dtype": "another dtype than expected has many causes",
-    "exir_number_dtype": "whether an operand was a number is not among the signs",
     "exir_view_of_channels_last": "the layout of a view's base is not among the signs",
     "runtime_remainder_of_size": "the sizes that a program computes are not among the signs",
     "exir_reinplace_returned": "off by default; with it the properties of the pass say so",
