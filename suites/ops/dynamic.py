@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import torch.nn.functional as F
 from torch.export import Dim
@@ -32,6 +34,14 @@ CASES: list[Case] = [
     nn_case("convolution/dynamic_length", lambda: torch.nn.Conv1d(3, 4, 3, padding=1),
             randn(2, 3, 7), dynamic_shapes=({2: _LENGTH},),
             calls=[(randn(2, 3, n),) for n in (2, 16)]),
+    # Core ML and Metal refuse the remainder of a size.
+    replace(op("add/dynamic_remainder_of_negative", lambda x: x + (x.shape[0] - 7) % 4, randn(6),
+               dynamic_shapes=({0: _LENGTH},), calls=[(randn(n),) for n in (2, 16, 9)]),
+            targets="portable:*|xnnpack:fp32|mlx:fp32"),
+    replace(op("constant_pad_nd/dynamic_to_multiple", lambda x: F.pad(x, (0, -x.shape[0] % 8)),
+               randn(6), dynamic_shapes=({0: _LENGTH},),
+               calls=[(randn(n),) for n in (2, 16, 9)]),
+            targets="portable:*|xnnpack:fp32|mlx:fp32"),
     op("sum/dynamic_reduced_dim", torch.sum, randn(3, 7), dim=-1, dynamic_shapes=({1: _LENGTH},),
        calls=[(randn(3, n),) for n in (2, 16)]),
     op("_softmax/dynamic_length", torch.softmax, randn(3, 7), dim=-1,

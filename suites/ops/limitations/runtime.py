@@ -244,4 +244,113 @@ RUNTIME: list[Limitation] = [
         error="elements exceed the bound",
         outcome=Status.MISMATCH,
     ),
+    Limitation(
+        target=_PORTABLE,
+        case="view_copy/channels_last_read",
+        reason="ReplaceViewCopyWithViewPass gives a view the storage of its base and contiguous "
+        "strides, and checks the size and the dtype of both, not the dim order: what "
+        "reads the view of a channels-last tensor gets permuted values. Workaround: "
+        "`.contiguous()` before the view.",
+        link=_SOURCE + "exir/passes/replace_view_copy_with_view_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="unsqueeze_copy/channels_last",
+        reason="unsqueeze_copy_out (kernels/portable/cpu/op_unsqueeze_copy.cpp) copies the bytes "
+        "of its input and does not check the dim orders: values of a channels-last tensor "
+        "are permuted. Workaround: `.contiguous()` before it.",
+        link=_SOURCE + "kernels/portable/cpu/op_unsqueeze_copy.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="sub/fp64_number",
+        reason="ScalarToTensorPass makes a Python number a tensor of float32, whatever the other "
+        "operand is: 1700000050.0 becomes 1700000000. Workaround: a buffer of the "
+        "operand's dtype.",
+        link=_SOURCE + "exir/passes/scalar_to_tensor_pass.py",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE + "|mlx:*",
+        case="add/int32_scalar_number|mul/fp16_scalar_number",
+        reason="ScalarToTensorPass makes a Python number a tensor of float32 or int64. Beside a "
+        "tensor without dimensions it decides the dtype of the result, where a number "
+        "would not. Workaround: a buffer of the operand's dtype.",
+        link=_SOURCE + "exir/passes/scalar_to_tensor_pass.py",
+        stage="compare",
+        error="expected ",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="add/dynamic_remainder_of_negative",
+        reason="executorch_prim::mod (kernels/prim_ops/register_prim_ops.cpp) is C's %, whose "
+        "result has the sign of the dividend: a remainder of a negative number that is "
+        "computed from sizes is negative. Workaround: keep the dividend positive, such as "
+        "`(n + 1) % 4`.",
+        link=_SOURCE + "kernels/prim_ops/register_prim_ops.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="constant_pad_nd/dynamic_to_multiple",
+        reason="executorch_prim::mod (kernels/prim_ops/register_prim_ops.cpp) is C's %: the "
+        "padding is negative, and the kernel refuses it. Workaround: keep the dividend "
+        "positive, such as `(8 - n % 8) % 8`.",
+        link=_SOURCE + "kernels/prim_ops/register_prim_ops.cpp",
+        stage="run",
+        error="method->execute() failed with error 0x12",
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="pow/int64_large|pow/int32_wraps",
+        reason="pow (kernels/portable/cpu/op_pow.cpp) computes powers of integers with std::pow "
+        "of doubles: large ones are rounded, and those beyond the dtype do not wrap. "
+        "Workaround: products, such as `x * x * x`.",
+        link=_SOURCE + "kernels/portable/cpu/op_pow.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="div/floor_by_zero",
+        reason="floor_divide (kernels/portable/cpu/util/math_util.h) returns an infinity for any "
+        "division by zero, also for 0 / 0 and NaN / 0. Workaround: `torch.floor(a / b)`.",
+        link=_SOURCE + "kernels/portable/cpu/util/math_util.h",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE,
+        case="addmm/beta_zero_nan_bias",
+        reason="addmm_out (kernels/portable/cpu/op_addmm.cpp) multiplies the bias by a beta of "
+        "0, which keeps NaN and infinities; ATen ignores the bias. Workaround: "
+        "`torch.mm(x, y)`.",
+        link=_SOURCE + "kernels/portable/cpu/op_addmm.cpp",
+        stage="compare",
+        error="elements exceed the bound",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target=_NATIVE + "|mlx:*",
+        case="cat/empty_decides_dtype",
+        reason="PruneEmptyTensorsPass removes empty tensors from a cat, although the dtype of "
+        "one may decide that of the result. Workaround: convert the other tensors first.",
+        link=_SOURCE + "exir/passes/prune_empty_tensors_pass.py",
+        stage="compare",
+        error="dtype int64, expected float32",
+        outcome=Status.MISMATCH,
+    ),
 ]
