@@ -12,8 +12,6 @@ _NATIVE = "portable:*|xnnpack:*|tosa:*|mlx:*"
 _P, _X = "portable:fp32", "xnnpack:fp32"
 
 RUNTIME: list[KnownIssue] = [
-    issue("portable:fp32", "addmm/beta_zero_ignores_nan", op="addmm", error="got nan|got -?inf",
-          arguments="beta=0(;|$)", delegated=False),
     # Export flow
     issue(
         _P,
@@ -140,6 +138,6 @@ RUNTIME: list[KnownIssue] = [
           arguments="channels-last"),
     issue(_P, "pow/int64_large", target=_NATIVE, op="pow", delegated=False,
           arguments=r"^(out=)?u?int\d+\["),
-    issue(_P, "addmm/beta_zero_nan_bias", target=_NATIVE, op="addmm", delegated=False,
+    issue(_P, "addmm/beta_zero_ignores_nan", target=_NATIVE, op="addmm", delegated=False,
           arguments=r"beta=0\b", error="looks NaN|got -?nan"),
 ]  # fmt: skip

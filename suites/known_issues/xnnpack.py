@@ -64,8 +64,8 @@ XNNPACK: list[KnownIssue] = [
     finding(
         "XNNPACK reads a convolution's weight in the layout of another reader",
         "a second parameter with a copy of the weight",
-        target=_T, stage="compare", outcome=MISMATCH, op="mul|conv*|view|mm|add", arguments="shared",
-        program="conv*",
+        target=_T, stage="compare", outcome=MISMATCH, op="mul|conv*|view|mm|add",
+        arguments="shared", program="conv*",
     ),
     finding(
         "XNNPACK ignores the factors of an addmm",

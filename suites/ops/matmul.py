@@ -13,7 +13,6 @@ from suites.build import (
     Input,
     add_vacuous_reasons,
     bools,
-    full,
     ints,
     nn_case,
     op,
@@ -93,9 +92,6 @@ CASES: list[Case] = [
     op("addmm/beta_zero_ignores_bias", torch.addmm, zeros(3, 5), randn(3, 7), randn(7, 5), beta=0),
     replace(op("addmm/beta_zero_ignores_nan", torch.addmm, values((math.nan,), 3, 5), randn(3, 7),
                randn(7, 5), beta=0), targets=_READS_BETA),
-    # Other delegates decompose it into a sum, or refuse a beta of 0.
-    replace(op("addmm/beta_zero_nan_bias", torch.addmm, full(math.nan, 3, 5), randn(3, 7),
-               randn(7, 5), beta=0), targets="portable:*|xnnpack:fp32|mlx:fp32"),
     op("baddbmm/beta_alpha", torch.baddbmm, randn(1, 3, 5), randn(2, 3, 7), randn(2, 7, 5),
        beta=0.5, alpha=-2.0),
     op("matmul/2d_3d", torch.matmul, randn(4, 6), randn(3, 6, 5)),

@@ -138,16 +138,6 @@ RUNTIME: list[Limitation] = [
         error="method->execute() failed with error 0x12",
     ),
     Limitation(
-        target=_NATIVE,
-        case="addmm/beta_zero_ignores_nan",
-        reason="vec_addmm (vec_ops.h) multiplies the bias by beta, also by 0, and 0 * NaN is NaN "
-        "(docs/findings/arm_addmm_beta_zero.py). Workaround: `torch.mm(x, y)`.",
-        link=_SOURCE + "kernels/portable/cpu/vec_ops.h",
-        stage="compare",
-        error="got nan",
-        outcome=Status.MISMATCH,
-    ),
-    Limitation(
         target=_PORTABLE,
         case="permute_copy/channels_last_input|slice_copy/channels_last",
         reason="The program declares a contiguous result, as the functional copy operator returns "
@@ -334,7 +324,7 @@ RUNTIME: list[Limitation] = [
     ),
     Limitation(
         target=_NATIVE,
-        case="addmm/beta_zero_nan_bias",
+        case="addmm/beta_zero_ignores_nan",
         reason="addmm_out (kernels/portable/cpu/op_addmm.cpp) multiplies the bias by a beta of "
         "0, which keeps NaN and infinities; ATen ignores the bias. Workaround: "
         "`torch.mm(x, y)`.",
