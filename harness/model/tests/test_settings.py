@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,18 @@ TARGETS = [
 ]
 # These change nothing in this program.
 WITHOUT_EFFECT = {"portable:fp32+strict"}
+
+
+def test_settings_are_listed_without_the_package_of_a_partitioner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def make_partitioners() -> Any:
+        raise ModuleNotFoundError("No module named 'openvino'")
+
+    recipe = replace(registry.recipe(Target.parse("xnnpack:fp32")), partitioners=make_partitioners)
+    monkeypatch.setattr(registry, "recipe", lambda *_: recipe)
+    choices = list_choices(Target.parse("xnnpack:fp32"))
+    assert "strict" in {name for names in choices.values() for name in names}
 
 
 def lower(target: str) -> Tester:

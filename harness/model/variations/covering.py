@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,8 +23,9 @@ def list_choices(target: Target) -> dict[str, list[str]]:
     recipe = registry.recipe(target.base, backend)
     found: dict[str, list[str]] = {}
     for name, setting in list_settings(backend).items():
-        if setting.find_refusal(recipe) is None:
-            found.setdefault(setting.choice, []).append(name)
+        with contextlib.suppress(ImportError):  # A partitioner of a package that is not installed.
+            if setting.find_refusal(recipe) is None:
+                found.setdefault(setting.choice, []).append(name)
     return found
 
 
