@@ -235,6 +235,9 @@ class Apply4(Apply):
         return self.function(a, b, c, d, **self.kwargs)
 
 
+FLOATS_AND_TOSA = "portable:*|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|metal:fp32"
+"""Targets of cases that others refuse for a reason of their own."""
+
 _APPLY: dict[int, type[Apply]] = {1: Apply1, 2: Apply2, 3: Apply3, 4: Apply4}
 
 

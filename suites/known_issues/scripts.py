@@ -107,6 +107,7 @@ RECOGNISED = {
     "arm_where_of_bool": "Arm takes booleans among the values",
     "arm_slice_before_first": "Arm takes a slice from before the first element",
     "xnnpack_weight_of_two_readers": "XNNPACK reads a convolution's weight in the layout",
+    "xnnpack_channels_last_input": "XNNPACK permutes results of quantized operators",
     "xnnpack_addmm_factors": "XNNPACK ignores the factors",
     "xnnpack_bias_shape": "XNNPACK takes any bias",
     "xnnpack_slice_before_first": "XNNPACK cannot lower a slice from before",

@@ -18,7 +18,7 @@ from torch.nn import (
 )
 
 from harness import Case
-from suites.build import nn_case, op, randn, take_turns
+from suites.build import FLOATS_AND_TOSA, nn_case, op, randn, take_turns
 
 _F16 = torch.float16
 
@@ -166,9 +166,10 @@ CASES: list[Case] = [
             randn(1, 2, 3, 4, 2)),
     # int_conv2d/one_layer_twice shows that XNNPACK cannot quantize such a layer.
     replace(nn_case("convolution/2d_two_scales", _Scaled, randn(1, 3, 6, 7), randn(1, 3, 3, 4)),
-            targets="[!x]*|xnnpack:fp*"),
+            targets=FLOATS_AND_TOSA),
     # convolution/2d_unbatched shows that others take no image without a batch.
-    replace(nn_case("convolution/2d_unbatched_halved", _Halved, randn(3, 8, 7)), targets="tosa:*"),
+    replace(nn_case("convolution/2d_unbatched_halved", _Halved, randn(3, 8, 7)),
+            targets="tosa:fp|tosa:int"),
 ]
 
 CASES = take_turns(CASES)

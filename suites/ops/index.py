@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from harness import Case
 from suites.build import (
+    FLOATS_AND_TOSA,
     Input,
     add_vacuous_reasons,
     bools,
@@ -92,18 +93,18 @@ CASES: list[Case] = [
     # TOSA leaves the result undefined, so VGF may compute any.
     replace(
         nn_case("index_put/constant_negative", lambda: _Put([0, -1]), randn(4, 3), randn(2, 3)),
-        targets="[!v]*",
+        targets=FLOATS_AND_TOSA,
     ),
     # CoreML and Metal refuse a mask behind a whole dimension.
     replace(
         op("index_put/mask_of_pixels", lambda x, m: _store(x, -1.5, (_ALL, m > 0)),
            randn(4, 4, 4), randn(4, 4)),
-        targets="[!cm]*|mlx:*",
+        targets="portable:*|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32",
     ),
     replace(
         op("index_put/mask_of_uneven_pixels", lambda x, m: _store(x, -1.5, (_ALL, m > 0)),
            randn(3, 5, 4), randn(5, 4)),
-        targets="tosa:*",
+        targets="tosa:fp|tosa:int",
     ),
     op("scatter/dim0", lambda x, i, v: x.scatter(0, i, v), randn(6, 3),
        values((0, 2, 5), 3, 1, dtype=_I64), randn(3, 3)),

@@ -8,7 +8,16 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns, values
+from suites.build import (
+    FLOATS_AND_TOSA,
+    add_vacuous_reasons,
+    bools,
+    ints,
+    op,
+    randn,
+    take_turns,
+    values,
+)
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
 _LARGE = (16777217, -33554433, 123456789, 2147483647)
@@ -82,7 +91,7 @@ CASES: list[Case] = [
        randn(2, 3, 4, 5).channels_last(), randn(2, 2, 4, 5).channels_last()),
     # XNNPACK's observers of a cat take no integers.
     replace(op("cat/large_int32", lambda a, b: torch.cat([a, b]), values(_LARGE, 4, dtype=_I32),
-               ints(-9, 9, 3, dtype=_I32)), targets="[!x]*|xnnpack:fp*"),
+               ints(-9, 9, 3, dtype=_I32)), targets=FLOATS_AND_TOSA),
     op("stack/dim0", lambda a, b: torch.stack([a, b]), randn(3, 5), randn(3, 5)),
     op("stack/last_dim", lambda a, b: torch.stack([a, b], -1), randn(3, 5), randn(3, 5)),
     op("split_with_sizes_copy/even", lambda x: torch.split(x, 2, 1), randn(3, 6)),

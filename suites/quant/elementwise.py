@@ -37,6 +37,8 @@ CASES: list[Case] = [
         op("int_add/relu", _add_relu, randn(3, 8), randn(3, 8)),
         op("int_add/channels_last", torch.add, randn(1, 3, 4, 4).channels_last(),
            randn(1, 3, 4, 4).channels_last()),
+        op("int_add/channels_last_cube", torch.add, randn(1, 4, 4, 4).channels_last(),
+           randn(1, 4, 4, 4).channels_last()),
         op("int_mul/same_shape", torch.mul, randn(3, 8), randn(3, 8)),
         op("int_mul/broadcast", torch.mul, randn(2, 3, 8), randn(3, 1)),
         op("int_mul/positive_and_negative", torch.mul, uniform(0, 1, 3, 8), uniform(-9, 0, 3, 8)),

@@ -137,6 +137,17 @@ XNNPACK: list[Limitation] = [
     ),
     Limitation(
         target="xnnpack:int8",
+        case="int_add/channels_last_cube",
+        reason="ChannelsLastTaggedReshapePass takes a channels-last input behind a dequantize for "
+        "contiguous (docs/findings/xnnpack_channels_last_input.py). Workaround: `x.contiguous()` "
+        "when the model is exported and when it is run.",
+        link=_XNNPACK + "_passes/channels_last_tagged_reshape_pass.py",
+        stage="compare",
+        error="as if permuted by (0, 2, 3, 1)",
+        outcome=Status.MISMATCH,
+    ),
+    Limitation(
+        target="xnnpack:int8",
         case="half_int8/convolution|half_int8/transposed|half_int8/batch_norm",
         reason="ChannelsLastTaggedReshapePass.insert_copy_q_dq makes a dequantize node without "
         "`out_dtype`, so that the delegate writes float32 into memory of float16 and behind it. "
