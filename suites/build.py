@@ -33,6 +33,9 @@ _SLOW = ("tosa:int", "metal:fp32", "tosa:fp", "portable:fp32")
 _FAST = "[!mpt]*|mlx:*"
 """All targets of a plain run but the slow ones."""
 
+FLOATS_AND_TOSA = "portable:*|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|metal:fp32"
+"""Targets of cases that others refuse for a reason of their own."""
+
 DTYPE_TAGS = {
     torch.float32: "fp32",
     torch.float64: "fp64",
@@ -234,9 +237,6 @@ class Apply4(Apply):
         """The function's result."""
         return self.function(a, b, c, d, **self.kwargs)
 
-
-FLOATS_AND_TOSA = "portable:*|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|metal:fp32"
-"""Targets of cases that others refuse for a reason of their own."""
 
 _APPLY: dict[int, type[Apply]] = {1: Apply1, 2: Apply2, 3: Apply3, 4: Apply4}
 

@@ -122,6 +122,26 @@ def quantize_for_xnnpack(
     return torch.export.export(convert_pt2e(prepared), inputs)
 
 
+def observe_permuted(
+    what: str, observed: torch.Tensor, expected: torch.Tensor, dims: tuple[int, ...]
+) -> Observation:
+    """Tell a result from the expected one, and from that with its dimensions permuted.
+
+    Args:
+        what: names the result.
+        observed: of the program.
+        expected: of the module, of the same shape also when it is permuted.
+        dims: the permutation.
+    """
+    off, permuted = (
+        float((observed - each).abs().max()) for each in (expected, expected.permute(dims))
+    )
+    if off < 1e-3:
+        return Observation(what, what, wrong=False)
+    text = f"off by {off:.3g}; {permuted:.1g} off {what} permuted by {dims}"
+    return Observation(what, text, wrong=True)
+
+
 def run_on_tosa(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Any:
     """Lower a module for TOSA-1.0+FP and run it on TOSA's reference model."""
     from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch

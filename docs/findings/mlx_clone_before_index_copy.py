@@ -2,7 +2,7 @@
 
 import torch
 from common import Observation, main
-from mlx_package import content
+from mlx_package import compare_payloads, content
 
 INPUTS = (torch.tensor([1, 3]), torch.randn(2, 4))
 
@@ -30,11 +30,10 @@ class Change(torch.nn.Module):
 
 
 def observe() -> Observation:
-    same = content(Change(early=True), INPUTS) == content(Change(early=False), INPUTS)
-    return Observation(
+    return compare_payloads(
         "copies before and after the write have different payloads",
-        "the same payload" if same else "different payloads",
-        wrong=same,
+        content(Change(early=True), INPUTS),
+        content(Change(early=False), INPUTS),
     )
 
 

@@ -2,7 +2,7 @@
 
 import torch
 from common import Observation, main
-from mlx_package import content
+from mlx_package import compare_payloads, content
 
 INPUTS = (torch.randn(5, 4), torch.tensor([1, 3]), torch.randn(2, 4))
 
@@ -27,11 +27,10 @@ class Kept(torch.nn.Module):
 
 
 def observe() -> Observation:
-    same = content(Kept(changed=False), INPUTS) == content(Kept(changed=True), INPUTS)
-    return Observation(
+    return compare_payloads(
         "the value and its changed copy have different payloads",
-        "the same payload" if same else "different payloads",
-        wrong=same,
+        content(Kept(changed=False), INPUTS),
+        content(Kept(changed=True), INPUTS),
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import CannotTry, lower
+from common import CannotTry, Observation, lower
 
 PACKAGE = "executorch.backends.mlx.serialization"
 INSPECTOR = "executorch.backends.mlx._generated_inspector"
@@ -116,6 +116,18 @@ def content(module: torch.nn.Module, inputs: tuple[Any, ...]) -> dict[str, Any]:
         },
         "graph": graph,
     }
+
+
+def compare_payloads(expected: str, one: dict[str, Any], other: dict[str, Any]) -> Observation:
+    """Compare the contents of two payloads whose programs have different results.
+
+    Args:
+        expected: which payloads have to differ.
+        one: of :func:`content`.
+        other: of :func:`content`.
+    """
+    same = one == other
+    return Observation(expected, "the same payload" if same else "different payloads", wrong=same)
 
 
 def operators(instructions: list[dict[str, Any]]) -> list[dict[str, Any]]:

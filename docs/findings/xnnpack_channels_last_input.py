@@ -1,7 +1,7 @@
 """XNNPACK permutes the result of a quantized operator whose input is channels-last."""
 
 import torch
-from common import Observation, execute, main, quantize_for_xnnpack
+from common import Observation, execute, main, observe_permuted, quantize_for_xnnpack
 from executorch.exir import to_edge_transform_and_lower
 
 
@@ -19,13 +19,7 @@ def observe() -> Observation:
     edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
     observed = execute(bytes(edge.to_executorch().buffer), inputs)[0]
     expected = program.module(check_guards=False)(*inputs)
-    off, permuted = (
-        float((observed - each).abs().max()) for each in (expected, expected.permute(0, 2, 3, 1))
-    )
-    if off < 1e-3:
-        return Observation("the sum", "the sum", wrong=False)
-    text = f"off by {off:.3g}; {permuted:.1g} off the sum permuted by (0, 2, 3, 1)"
-    return Observation("the sum", text, wrong=True)
+    return observe_permuted("the sum", observed, expected, (0, 2, 3, 1))
 
 
 if __name__ == "__main__":

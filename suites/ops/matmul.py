@@ -28,7 +28,6 @@ _READS_BETA = "portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|mlx:bf16"
 _ANY_BIAS = "xnnpack:fp*|xnnpack:int8_dynamic|tosa:fp|mlx:*|metal:fp32|portable:fp32"
 
 
-
 def _with_bias(name: str, x: Input, *shape: int) -> Case:
     """A layer from 8 to 5 features whose bias has another shape than (5,)."""
 

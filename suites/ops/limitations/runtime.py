@@ -132,8 +132,7 @@ RUNTIME: list[Limitation] = [
         case="convolution/2d_channels_last_weight",
         reason="op_convolution.cpp requires one dim order for all operands. Workaround: a "
         "channels-last input as well, or a contiguous weight.",
-        link="https://github.com/pytorch/executorch/blob/v1.5.1/kernels/portable/cpu/"
-        "op_convolution.cpp",
+        link=_SOURCE + "kernels/portable/cpu/op_convolution.cpp",
         stage="run",
         error="method->execute() failed with error 0x12",
     ),
