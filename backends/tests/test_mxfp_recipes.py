@@ -77,6 +77,7 @@ def lowered(name: str) -> Tester:
     return tester
 
 
+@pytest.mark.nightly
 def test_a_fresh_process_lowers_and_imports_no_test() -> None:
     done = sessions.script(FRESH)
     assert done.returncode == 0, done.stderr
@@ -150,6 +151,7 @@ def test_upstream_refuses_operators_left_in_floating_point() -> None:
             to_mxfp(torch.nn.Sequential(layer), MXFPOpConfig())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lowered_program_is_verified_and_its_weights_recorded(name: str) -> None:
     tester, made = lowered(name), FORMATS[name]

@@ -30,7 +30,7 @@ def test_almost_every_case_is_included() -> None:
     assert len(CASES) > 0.99 * len(every)
 
 
-@pytest.mark.one_of(24)
+@pytest.mark.one_of(48)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_eager_is_green_and_wrong_is_red(case: Case) -> None:
     tester = Tester(case, "null:eager").export().lower().to_executorch().serialize()

@@ -72,6 +72,7 @@ def lowered(
     return tester, "".join("".join(lines).replace("│", " ").split())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("specification", SPECIFICATIONS)
 @pytest.mark.parametrize("dtype", EXTENSION)
 def test_an_8_bit_input_needs_its_extension(dtype: torch.dtype, specification: str) -> None:
@@ -86,6 +87,7 @@ def test_an_8_bit_input_needs_its_extension(dtype: torch.dtype, specification: s
     assert tester.verdict.passed, tester.verdict.problem
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("specification", SPECIFICATIONS)
 @pytest.mark.parametrize("dtype", EXTENSION)
 def test_a_cast_to_8_bits_needs_its_extension(dtype: torch.dtype, specification: str) -> None:
@@ -98,6 +100,7 @@ def test_a_cast_to_8_bits_needs_its_extension(dtype: torch.dtype, specification:
         assert tester.verdict.passed, tester.verdict.problem
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("specification", SPECIFICATIONS)
 def test_a_converted_layer_needs_mxfp(specification: str) -> None:
     tester, report = lowered(torch.nn.Linear(32, 16), torch.randn(2, 32), specification, mx=True)

@@ -53,6 +53,7 @@ def test_inspect_lists_constant_methods_separately(program: Path) -> None:
     assert "int 7" in output
 
 
+@pytest.mark.nightly
 def test_exec_runs_files_of_inputs_in_turn_and_saves_the_outputs(program: Path) -> None:
     module = copy.deepcopy(mixed()[1])
     calls = [torch.randn(rows, 8) for rows in (3, 5)]

@@ -130,7 +130,7 @@ def test_int8_targets_detect_errors_of_more_than_two_steps(fault: str) -> None:
         assert fault == "weights scaled by 1 %"
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("fault", [f for f in FAULTS if f != "weights scaled by 1 %"])
 def test_int8_targets_detect_faults_before_several_requantizations(fault: str) -> None:
     assert not run("tosa:int", block(), block(fault)).verdict.passed

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.nightly
 def test_the_sample_of_the_readme_is_current() -> None:
     checked = subprocess.run(
         [sys.executable, ROOT / "docs/samples.py", "--check"],

@@ -6,6 +6,7 @@ distance, shifted so that each row begins at its own distance.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -123,9 +124,9 @@ CASES: list[Case] = on_metal(
     _attention("fused_batch_2", 2, 5, 128),
     _attention("one_frame", 1, 1, 128),
     _attention("products", 1, 5, 24, fused=False),
-    _attention("products_batch_2", 2, 5, 24, fused=False),
+    replace(_attention("products_batch_2", 2, 5, 24, fused=False), plain_targets=""),
     _attention("head_dim_12", 1, 5, 24),
-    Case("parakeet/layers", partial(conformer, 1), tags=_MODEL),
+    Case("parakeet/layers", partial(conformer, 1), tags=_MODEL, plain_targets=""),
     Case("parakeet/layers_batch_2", partial(conformer, 2), tags=_MODEL, plain_targets=""),
     Case("parakeet/layers_no_bias", partial(conformer, 1, False), tags=_MODEL, plain_targets=""),
     Case("parakeet/encoder", partial(encoder, 2), tags=_MODEL),

@@ -201,7 +201,7 @@ CASES: list[Case] = [
         "llama/decode",
         lambda: Shipped(llama()),
         plain_step,
-        plain_targets="xnnpack:fp32|mlx:fp32",
+        plain_targets="mlx:fp32",
     ),
     generation_case(
         "llama/decode_positioned",

@@ -156,7 +156,7 @@ CASES: list[Case] = [
         sentence(12),
         sentence(12),
         targets=f"{EVERY}|xnnpack:int4",
-        plain_targets="xnnpack:int8|mlx:int4",
+        plain_targets="mlx:int4",
     ),
     model("qwen3/tiny", lambda: Causal(qwen3()), sentence(12), sentence(12)),
     model(

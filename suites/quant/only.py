@@ -27,7 +27,7 @@ def on(targets: str, *cases: Case, tags: Iterable[str] = ()) -> list[Case]:
 
 
 def in_turns(cases: Iterable[Case], xnnpack: str = "xnnpack:*") -> list[Case]:
-    """Let further cases of an operator take turns on TOSA and XNNPACK in a plain run.
+    """Let further cases of an operator take turns on TOSA, XNNPACK and none in a plain run.
 
     Args:
         cases: cases on integer targets; those on one backend alone do not take turns.
@@ -35,7 +35,7 @@ def in_turns(cases: Iterable[Case], xnnpack: str = "xnnpack:*") -> list[Case]:
     """
     cases = list(cases)
     shared = [case for case in cases if "tosa" in case.targets and "xnnpack" in case.targets]
-    turns = {case.name: case for case in take_turns(shared, (f"{TOSA}*", xnnpack), fast="")}
+    turns = {case.name: case for case in take_turns(shared, (f"{TOSA}*", xnnpack, ""), fast="")}
     taking = [turns.get(case.name, case) for case in cases]
     every = f"{xnnpack}|{TOSA}*"
     return [

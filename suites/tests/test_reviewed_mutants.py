@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.coverage.mutation.operators import list_mutants
 from harness.coverage.mutation.reviews import read_reviews
 from harness.coverage.vendor_code import list_vendor_files
@@ -11,6 +13,7 @@ from harness.coverage.vendor_code import list_vendor_files
 SUITES = Path(__file__).parents[1]
 
 
+@pytest.mark.nightly
 def test_no_review_is_stale() -> None:
     stale = read_reviews(SUITES)
     for file in list_vendor_files():

@@ -26,6 +26,7 @@ LAYER = nn_case("altered/layer", lambda: torch.nn.Linear(16, 8), randn(4, 16))
 PRODUCT = Case("altered/product", lambda: (Scaled(), (torch.randn(4, 16),)))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("target", "words"),
     [
@@ -44,6 +45,7 @@ def test_a_recipe_emits_its_specification(target: str, words: tuple[str, ...]) -
     assert all(word in listing for word in words), listing
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ["tosa:int16", "tosa:int_u55", "tosa:int_1_1"])
 def test_a_wrong_scale_of_one_channel_is_red(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     unaltered = op_tosa_rescale._compute_multiplier_and_shift

@@ -17,6 +17,7 @@ CONVOLUTION = Case(
 )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_dynamic", "xnnpack:fp32"])
 def test_float16_on_both_sides_passes(target: str) -> None:
     assert run_cell(LINEAR, target).status is Status.PASSED

@@ -28,6 +28,7 @@ CELLS = [
 IDS = [f"{case.name}@{target}" for target, case in CELLS]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("target", "case"), CELLS, ids=IDS)
 def test_a_wrong_row_of_a_weight_is_caught(
     target: str, case: Case, monkeypatch: pytest.MonkeyPatch
@@ -47,6 +48,7 @@ def test_a_wrong_row_of_a_weight_is_caught(
     assert (cell.status, cell.stage) == (Status.MISMATCH, "compare"), cell.error
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("target", "case"), CELLS, ids=IDS)
 def test_the_same_cells_pass_delegated_without_the_fault(target: str, case: Case) -> None:
     cell = run_cell(case, target)

@@ -41,7 +41,7 @@ def _reverse_rows(scale: torch.Tensor) -> torch.Tensor:
     return scale.flip(0)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("edit", [_scale_one_group, _reverse_rows])
 @pytest.mark.parametrize("case", [BIASED, RANDOM], ids=lambda case: case.name)
 @pytest.mark.parametrize("target", TARGETS)
@@ -58,6 +58,7 @@ def _add_one(codes: torch.Tensor) -> torch.Tensor:
     return codes
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_wrong_code_is_caught(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     original: Any = NodeVisitor.convert_to_qc4w
@@ -70,6 +71,7 @@ def test_a_wrong_code_is_caught(target: str, monkeypatch: pytest.MonkeyPatch) ->
     assert (cell.status, cell.stage) == (Status.MISMATCH, "compare"), cell.error
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_weight_that_is_not_delegated_is_caught(
     target: str, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +81,7 @@ def test_a_weight_that_is_not_delegated_is_caught(
     assert (cell.status, cell.stage) == (Status.FAILED, "lower"), cell.error
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_same_cells_pass_without_a_fault(target: str) -> None:
     for case in (BIASED, RANDOM):

@@ -27,6 +27,7 @@ def build(*, convolves: bool) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]
     return Outliers(convolves=convolves), (x,)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("convolves", [False, True])
 @pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_per_tensor"])
 def test_the_delegate_equals_the_reference(target: str, convolves: bool) -> None:

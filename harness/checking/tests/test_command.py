@@ -52,6 +52,7 @@ def conform(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_a_target_that_ends_the_process_is_a_row_and_the_others_run(folder: Path) -> None:
     (folder / "deadly.py").write_text(DEADLY)
     done = conform(folder, "deadly.py:Deadly", "--targets", "null:eager,portable:fp32",

@@ -227,6 +227,7 @@ def test_a_backend_that_computes_nothing_is_found(backend: Any) -> None:
             assert f"programs about {kind} passes" in text
 
 
+@pytest.mark.nightly
 def test_wrong_declarations_of_unsupported_programs_are_reported() -> None:
     outputs = [one for one in SPECIMENS if one.kind is SpecimenKind.OUTPUTS]
     (cond,) = (one for one in SPECIMENS if one.case.name == "specimen/cond")

@@ -163,7 +163,7 @@ def programs(*names: str) -> Any:
     return pytest.mark.parametrize(("target", "name"), [*day, *night])
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(8)
 @programs("layers")
 @pytest.mark.parametrize("load", [from_bytes, from_map, from_file])
 def test_repeated_lives_are_equal_and_leave_nothing_behind(

@@ -40,8 +40,8 @@ NET = Case("net", lambda: (Net(), (torch.randn(1, 4, 8, 8),)))
 TARGETS = [
     f"{text}+{name}"
     for text, names in {
-        "portable:fp32": "strict skip_dim_order preserve_ops naive_memory unplanned_io view_copies",
         "xnnpack:fp32": "inline_delegates per_op transform_passes",
+        "portable:fp32": "strict skip_dim_order preserve_ops naive_memory unplanned_io view_copies",
         "xnnpack:int8": "symmetric_codes operator_types float_linear qat",
         "xnnpack:int8_dynamic": "merged_dynamic",
         "tosa:int": "layer_types symmetric_codes io one_weight_scale qat",
@@ -72,7 +72,7 @@ def lower(target: str) -> Tester:
     return tester.lower().to_executorch().serialize()
 
 
-@pytest.mark.one_of(16)
+@pytest.mark.one_of(100)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:
     varied = run_cell(NET, target)
@@ -92,7 +92,7 @@ def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:
         ("xnnpack:fp32+unplanned_io", "emit", "alloc_graph_input=False had no effect"),
     ],
 )
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 def test_a_setting_that_upstream_ignores_is_red(
     monkeypatch: pytest.MonkeyPatch, target: str, stage: str, said: str
 ) -> None:

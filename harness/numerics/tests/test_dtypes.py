@@ -195,7 +195,7 @@ NORMS: dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
 @pytest.mark.parametrize("scale", [1.0, 100.0])

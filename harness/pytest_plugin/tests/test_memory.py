@@ -62,6 +62,7 @@ def suite(project: Path, cases: str) -> None:
     (project / "suites" / "small.py").write_text(SUITE.replace("{cases}", cases))
 
 
+@pytest.mark.nightly
 def test_a_cell_that_allocates_without_end_costs_one_row(project: Path) -> None:
     suite(
         project,

@@ -217,6 +217,7 @@ def test_a_predicted_crash_is_xfailed(project: Path) -> None:
     assert cell.limitation is not None
 
 
+@pytest.mark.nightly
 def test_a_killed_run_is_readable_and_incomplete(project: Path) -> None:
     write_suite(project, HANG)
     with begun(project, "-n", "1", after=2):
@@ -281,6 +282,7 @@ def test_a_run_folder_that_cannot_be_written_is_red(project: Path, workers: str)
     assert (project / "run").read_text() == "a file"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_full_disk_ends_the_run_and_keeps_its_records(project: Path, workers: str) -> None:
     # Bytes a file may have: some records, and less than lowering writes for its own purposes, so

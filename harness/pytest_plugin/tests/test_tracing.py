@@ -55,7 +55,8 @@ def record(project: Path, then: str, *arguments: str, limitations: str = "[]") -
     return cell, result.stdout
 
 
-@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "1"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("workers", ["0", "1"])
 def test_a_wrong_model_is_traced(project: Path, workers: str) -> None:
     cell, printed = record(project, "pass", "-n", workers)
     assert cell.status is Status.MISMATCH

@@ -52,7 +52,7 @@ def trace_wrong_weight(
     return seen
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("target", "marked", "factor"),
     [

@@ -50,6 +50,7 @@ def odd(folder: Path) -> Run:
     )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_every_table_reads_back_from_parquet_unchanged(tmp_path: Path, name: str) -> None:
     for run in (

@@ -193,6 +193,7 @@ def test_a_cell_shows_numerics_with_bounds_units_and_trends(
     page.wait_for_selector("text=has full records only of the newest runs")
 
 
+@pytest.mark.nightly
 def test_the_whole_path_works_by_keyboard(opened: Callable[..., Any], index: str) -> None:
     page = opened(index)
     page.keyboard.press("Tab")
@@ -239,6 +240,7 @@ def test_arrow_keys_reach_the_last_row_of_a_table_that_is_drawn_in_part(
     assert at == str(rows - 10)
 
 
+@pytest.mark.nightly
 def test_two_runs_can_be_chosen_filtered_and_linked(opened: Callable[..., Any], index: str) -> None:
     page = opened(f"{index}#/compare")
     page.select_option(".pickers select >> nth=0", "night-0")
@@ -355,6 +357,7 @@ def test_a_missing_data_file_is_reported_and_found_again(
     assert page.locator(".gap").count() > 0
 
 
+@pytest.mark.nightly
 def test_charts_have_ticks_that_tell_and_a_red_cell_its_issue(
     opened: Callable[..., Any], nights: Path, index: str
 ) -> None:
@@ -387,6 +390,7 @@ def test_an_axis_has_three_ticks_or_more(
         assert 3 <= len(page.evaluate(f"logTicks({low}, {high})")) <= 8
 
 
+@pytest.mark.nightly
 def test_repeated_days_have_times_and_targets_are_in_matrix_order(
     opened: Callable[..., Any], index: str
 ) -> None:
@@ -404,6 +408,7 @@ def test_repeated_days_have_times_and_targets_are_in_matrix_order(
     assert ordered == ["xnnpack:fp32", "xnnpack:fp32+cse", "xnnpack:int8", "tosa:fp", "mlx:fp32"]
 
 
+@pytest.mark.nightly
 def test_variations_of_one_recipe_are_one_column(opened: Callable[..., Any], index: str) -> None:
     names = ["tosa:fp", "tosa:fp+a", "tosa:fp+a+b", "tosa:fp-c", "tosa:int", "tosa:int+a", "mlx:x"]
     given = [{"name": name} for name in names]

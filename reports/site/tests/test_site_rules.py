@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
+
 from harness.record.folder import load
 from reports import text
 from reports.comparison.diff import ChangeKind, diff
@@ -49,6 +51,7 @@ def test_the_page_shows_the_changes_of_conform_diff(
     assert any(change.followers for change in wanted.changes)
 
 
+@pytest.mark.nightly
 def test_two_runs_that_the_site_does_not_compare_name_the_command(
     opened: Callable[..., Any], index: str, nights: Path
 ) -> None:

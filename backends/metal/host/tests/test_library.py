@@ -224,6 +224,7 @@ def test_a_cache_emptied_meanwhile(tmp_path):
         shutil.rmtree(tmp_path)
 
 
+@pytest.mark.nightly
 def test_processes_share_a_cache(tmp_path):
     program = (
         "import sys; from pathlib import Path; from backends.metal.host import Library\n"

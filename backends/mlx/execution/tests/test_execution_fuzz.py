@@ -139,6 +139,7 @@ def test_edited_bytes_give_results_or_are_refused(worker: Worker) -> None:
     assert seen["results"] > 5
 
 
+@pytest.mark.nightly
 def test_hostile_nodes_give_results_or_are_refused(worker: Worker) -> None:
     seen = execute_hostile(worker, settings(SETTINGS, max_examples=600))
     assert seen["results"] > 200

@@ -78,6 +78,7 @@ def test_the_installed_release_needs_no_environment() -> None:
     assert environment.ensure_interpreter(Release(HERE)) == Path(sys.executable)
 
 
+@pytest.mark.nightly
 def test_a_failed_installation_is_reported_and_removed(tmp_path: Path) -> None:
     broken = tmp_path / "executorch-9.0.1-py3-none-any.whl"
     broken.write_bytes(b"no archive")

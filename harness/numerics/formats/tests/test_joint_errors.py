@@ -110,6 +110,7 @@ def quantize_with_float_end() -> Tester:
     return Tester(case, "xnnpack:int8").export().quantize().compute_reference()
 
 
+@pytest.mark.nightly
 def test_an_output_that_is_no_code_is_judged_by_what_a_step_causes() -> None:
     tester = quantize_with_float_end()
     assert tester.reference.steps == [None]

@@ -127,6 +127,7 @@ def test_twice_the_example_size_is_always_executed(monkeypatch: pytest.MonkeyPat
     assert found.untried[0].startswith("x:0 = 40 was not executed")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ["portable:fp32", "xnnpack:fp32", "mlx:fp32"])
 def test_a_size_in_the_range_that_the_program_refuses_is_red(target: str) -> None:
     cell = run_cell(case(Scaled(), Dim("rows", min=1)), target)

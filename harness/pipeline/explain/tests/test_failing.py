@@ -82,6 +82,7 @@ BY_DAY = ("quantize: calibration", "lower: a pass", "to_executorch: the outputs"
           "run: an instruction")  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", [name if name in BY_DAY else pytest.param(name, marks=NIGHTLY) for name in FAILURES]
 )

@@ -44,6 +44,7 @@ def set_column(y: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_dynamic", "tosa:int"])
 def test_a_write_to_a_part_is_lost(target: str) -> None:
     status, error = run(zero_part, target)
@@ -53,6 +54,7 @@ def test_a_write_to_a_part_is_lost(target: str) -> None:
     assert "test_lost_writes.py:" in error
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("target", ["xnnpack:int8", "xnnpack:int8_dynamic"])
 def test_a_write_that_another_reader_does_not_see_is_lost(target: str) -> None:
     """XNNPACK's quantizer does not observe the selected column. In 8 bits that column and the layer
@@ -78,7 +80,7 @@ def clone_and_write(y: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     return y
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize("target", ["xnnpack:int8", "tosa:int"])
 @pytest.mark.parametrize(
     "write",

@@ -166,7 +166,7 @@ CONVERSIONS: dict[str, Edit] = {
 }
 
 
-@pytest.mark.one_of(17)
+@pytest.mark.one_of(40)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("fault", GRIDS)
 def test_a_wrong_grid_is_red(fault: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_a_wrong_grid_is_red(fault: str, target: str, monkeypatch: pytest.Monkey
     assert cell.intermediates[-1].problem
 
 
-@pytest.mark.one_of(17)
+@pytest.mark.one_of(40)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("fault", CONVERSIONS)
 def test_a_wrong_conversion_is_red(
@@ -197,6 +197,7 @@ def test_a_wrong_conversion_is_red(
     assert "conversion changed it: " in (cell.error or "")
 
 
+@pytest.mark.nightly
 def test_the_place_and_its_line_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     GRIDS["activation steps twice as large"](monkeypatch)
     cell: Cell = run_cell(CASE, "xnnpack:int8")

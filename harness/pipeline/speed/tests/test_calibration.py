@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
+import pytest
 import torch
 from torchao.quantization.pt2e import observer
 
@@ -32,6 +33,7 @@ def histograms() -> Iterator[torch.Tensor]:
     yield torch.rand(2048, dtype=torch.float64)
 
 
+@pytest.mark.nightly
 def test_the_range_of_a_histogram_is_upstreams_bit_for_bit() -> None:
     # A copy of the module: the one that is loaded has our search.
     spec = importlib.util.spec_from_file_location("upstream", observer.__file__)

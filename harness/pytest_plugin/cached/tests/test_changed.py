@@ -88,6 +88,7 @@ def test_what_was_added_or_is_of_all(
     assert cells(checkout) == expected
 
 
+@pytest.mark.nightly
 def test_what_was_removed_affects_what_would_import_it(checkout: Path) -> None:
     (checkout / "suites" / "build.py").write_text(
         "try:\n    from suites import extra\nexcept ImportError:\n    pass\n" + BUILD
@@ -101,6 +102,7 @@ def test_what_was_removed_affects_what_would_import_it(checkout: Path) -> None:
     assert cells(checkout) == {"mul/e"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", WORKERS)
 def test_it_runs_what_it_selects(checkout: Path, workers: str) -> None:
     (checkout / "suites" / "build.py").write_text(f"# changed\n{BUILD}")

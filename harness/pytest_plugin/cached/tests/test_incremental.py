@@ -103,6 +103,7 @@ def test_processes_and_workers_take_from_each_other_and_record_the_same(project:
         assert found[name] == cell
 
 
+@pytest.mark.nightly
 def test_with_everything_known_no_worker_starts_and_nothing_is_imported(project: Path) -> None:
     assert run(project, "-n", "1", *REUSING, folder="first").returncode == 0
     hook = (

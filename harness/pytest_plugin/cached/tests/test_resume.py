@@ -141,6 +141,7 @@ def stopped(project: Path) -> Path:
     return project
 
 
+@pytest.mark.nightly
 def test_a_run_that_would_be_of_two_things_is_refused_by_what_differs(stopped: Path) -> None:
     info = stopped / "run" / RUN_FILE
     said = json.loads(info.read_text())
