@@ -89,6 +89,7 @@ RECOGNISED = {
     "xnnpack_conv1d_weight": "XNNPACK gives the weight of a conv1d",
     "xnnpack_conv1d_beside_float": "takes a float conv1d beside",
     "xnnpack_value_and_clone": "XNNPACK cannot lower a value that leaves",
+    "xnnpack_max_of_channels": "XNNPACK cannot lower the maximum",
     "xnnpack_exp_nan": "f32-vexp",
     "xnnpack_gelu_tanh": "GeluVisitor",
     "xnnpack_half_quantized_convolution": "makes a dequantize node without `out_dtype`",

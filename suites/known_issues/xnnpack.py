@@ -46,6 +46,11 @@ XNNPACK: list[KnownIssue] = [
         target=_T, stage="lower", op="clamp", arguments=r"\b(True|False)\b", error="flatc",
     ),
     finding(
+        "XNNPACK cannot lower the maximum over channels",
+        "`x.amax(1, keepdim=True)`",
+        target=_T, stage="lower", op="max|amax|*", error="amax.default only supports",
+    ),
+    finding(
         "XNNPACK cannot lower a value that leaves together with its clone",
         "`self.dropout(features) * 1.0`",
         target=_T, stage="lower", op="*",

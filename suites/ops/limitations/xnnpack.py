@@ -188,6 +188,17 @@ XNNPACK: list[Limitation] = [
     ),
     Limitation(
         target=_TARGET,
+        case="max/values_of_channels|max/values_without_dim",
+        reason="MaxDimConfig takes the maximum of a 4-d tensor along any dimension, and MaxDim "
+        "(op_max_dim.py) raises an error unless that is 2 or 3 and keepdim is True "
+        "(docs/findings/xnnpack_max_of_channels.py). Workaround: "
+        "`x.amax(1, keepdim=True)`.",
+        link=_EXECUTORCH + "blob/v1.5.1/backends/xnnpack/partition/config/node_configs.py",
+        stage="lower",
+        error="amax.default only supports",
+    ),
+    Limitation(
+        target=_TARGET,
         case="gelu/tanh",
         reason="GeluVisitor.define_node (backends/xnnpack/operators/op_gelu.py) drops the "
         "approximate argument and GeluConfig does not check it, so the delegate computes the "
