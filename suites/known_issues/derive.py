@@ -38,7 +38,7 @@ _OF_ANY_CAUSE = re.compile(
     r"|not enough values|Failed to load method|tensors used as indices|for a planned tensor of$"
     r"|cannot be broadcast|data must be a sequence|has no attribute|integer modulo by zero"
     r"|broadcast_shapes"
-    r"|unsupported param type|Failed to create static slice|^Aborted$|looks infinite"
+    r"|unsupported param type|Failed to create static (slice|transpose)|^Aborted$|looks infinite"
     r"|the runtime has no kernel|the passes do not keep outputs|no stack trace"
     r"|changed the module|conversion changed it|^KeyError: 'val'$|got -256"
     r"|dtype \w+, expected|has \d+ elements$|Unknown operator|cumulative_length|declared:"
