@@ -103,6 +103,8 @@ MLX: list[KnownIssue] = [
     issue(_FP32, "whisper/decoder", op="index|embedding", error=r"\(TakeAlongAxisNode\)"),
     issue(_FP32, "scaled_dot_product_attention/repeated_keys_masked",
           op="scaled_dot_product_attention*|expand|view", error=r"\(SdpaNode\): \[broadcast"),
+    issue(_FP32, "scaled_dot_product_attention/repeated_keys_causal", delegated=True,
+          op="scaled_dot_product_attention*", arguments="True", program="expand"),
     issue(_FP32, "scaled_dot_product_attention/repeated_batch",
           op="scaled_dot_product_attention*|expand|view", error="mismatching batch dimension"),
     issue(_FP32, "mul/constant_of_two_delegates_twice", error="constant .*has no name", op="*"),

@@ -254,6 +254,8 @@ TAKEN_WRONGLY = [
             by=lambda q, k, v: _ATTEND(q, repeated := _repeated_keys(k), repeated) + v.mean()),
     _attend("repeated_keys_masked", *_qkv(), randn(5, 10),
             by=lambda q, k, v, m: _ATTEND(q, _repeated_keys(k), _repeated_keys(v), m)),
+    _attend("repeated_keys_causal", *_qkv(4, queries=8),
+            by=lambda q, k, v: _causal(q, _repeated_keys(k), _repeated_keys(v))),
     _attend("repeated_batch", randn(2, 4, 5, 8), randn(1, 2, 5, 8), randn(1, 2, 5, 8),
             by=lambda q, k, v: _ATTEND(q, _repeated_batch(k), _repeated_batch(v))),
     _attend("bool_mask_empty_row", *_qkv(), full(0, 5, 5, dtype=torch.bool), by=_masked),
