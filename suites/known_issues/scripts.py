@@ -89,6 +89,7 @@ RECOGNISED = {
     "xnnpack_conv1d_weight": "XNNPACK gives the weight of a conv1d",
     "xnnpack_conv1d_beside_float": "takes a float conv1d beside",
     "xnnpack_value_and_clone": "XNNPACK cannot lower a value that leaves",
+    "xnnpack_cat_of_integers": "_annotate_cat annotates a cat",
     "xnnpack_pad_of_codes": "InsertPadQDQPass makes a zero pad",
     "xnnpack_unsqueeze_of_codes": "UnsqueezeCopyConfig takes an unsqueeze",
     "xnnpack_max_of_channels": "MaxDimConfig takes the maximum",

@@ -87,6 +87,21 @@ class _Halves(Module):
         return hidden[:, :4] + hidden[:, 4:]
 
 
+class _FirstToken(Module):
+    """A stored token before all others, and a layer of their embeddings."""
+
+    first: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.layer = torch.nn.Embedding(10, 4), Linear(4, 4)
+        self.register_buffer("first", torch.tensor([[1]]))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(self.embedding(torch.cat([self.first, tokens], 1)))
+        return result
+
+
 class _Two(Module):
     """Two layers of one input; the result of one is also an output."""
 
@@ -269,6 +284,7 @@ _CASES: list[Case] = [
            uniform(-50, 50, 2, 6)),
         op("int_shared/sums_of_floats_and_integers", lambda a, i: (a + a, (i + 3) * i), randn(3, 6),
            ints(0, 9, 3, 6)),
+        nn_case("int_shared/first_token", _FirstToken, ints(0, 9, 1, 5)),
         op("int_shared/two_outputs", lambda a, b: (a + b, a * b), randn(3, 6), randn(3, 6)),
         op("int_shared/relu6_beside_output", _relu6_beside_output, randn(3, 6)),
     ),

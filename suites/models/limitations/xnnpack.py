@@ -61,10 +61,9 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="rf_detr/tiny",
-        reason="XNNPACKQuantizer shares an observer between an unsqueeze and its input without "
-        "checking the dtype (unsqueeze_4, of indices). torchao's HistogramObserver then observes "
-        "an int64 tensor, for which torch.histc has no kernel. Workaround: compute the indices "
-        "outside of the model.",
+        reason="_annotate_cat annotates a cat of integers (here a stack of indices), and "
+        "torchao's HistogramObserver then observes an int64 tensor, for which torch.histc has no "
+        "kernel (docs/findings.md). Workaround: compute the indices outside of the model.",
         link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/xnnpack/quantizer/"
         "xnnpack_quantizer_utils.py",
         stage="quantize",
