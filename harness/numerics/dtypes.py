@@ -7,6 +7,7 @@ cast to it.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -174,9 +175,17 @@ class EagerDtypes(TorchFunctionMode):
             dtype = next(self._find_dtypes(args[1:], kwargs), None)
         named = (dtype, *args, *kwargs.values())
         self._names_wide = any(item is wide for wide in _WIDE for item in named)
-        if dtype is None:
+        if dtype is not None:
+            return self._cast(func, args, kwargs, dtype)
+        try:
             return func(*args, **kwargs)
-        return self._cast(func, args, kwargs, dtype)
+        except RuntimeError:
+            # Composite operators compare dtypes before they reach the dispatch mode, which widens
+            # tensors that are neither state nor inputs: plain attributes of a module.
+            wide_args, wide_kwargs = map_leaves(_widen, args), map_leaves(_widen, kwargs)
+            if all(map(operator.is_, leaves((args, kwargs)), leaves((wide_args, wide_kwargs)))):
+                raise
+            return func(*wide_args, **wide_kwargs)
 
     def _find_dtypes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
         for item in (*args, *kwargs.values()):
@@ -204,6 +213,15 @@ class EagerDtypes(TorchFunctionMode):
 def mark(tensor: torch.Tensor, dtype: torch.dtype) -> None:
     """Record the dtype that a tensor has in eager."""
     setattr(tensor, _EAGER_DTYPE, dtype)
+
+
+def _widen(item: Any) -> Any:
+    """Return a float32 or narrower tensor in float64, marked with its dtype; others as they are."""
+    if not isinstance(item, torch.Tensor) or item.dtype in _WIDE or not is_rounded(item.dtype):
+        return item
+    wide = item.to(torch.complex128 if item.dtype.is_complex else torch.float64)
+    mark(wide, item.dtype)
+    return wide
 
 
 def _counterpart(dtype: torch.dtype) -> torch.dtype:

@@ -16,6 +16,7 @@ CORTEX_M: list[KnownIssue] = [
         op="ge|gt|le|lt|eq|ne|full|full_like|fill|where|masked_fill|index_put",
     ),
     issue("cortex_m:int8", "int_linear/two_users", op="relu"),
+    issue("cortex_m:int8", "matmul/parameter", op="matmul", error="'to_tensor'"),
     issue("cortex_m:int8", "int_in_place/hardsigmoid", op="hardsigmoid", error=""),
     # A channel of one value is that of a bias.
     issue("cortex_m:int8", "int_conv2d/channel_of_zeros",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 RECOGNISED = {
     "arm_addmm_beta_zero": "DecomposeAddmmPass multiplies the bias by beta",
+    "arm_addmm_parameters": "ReplaceScalarWithTensorArgPass asks the bias",
     "arm_amax_of_all": "and ConvertMinMaxPass reduces none",
     "arm_avg_pool_ceil": "DecomposeAvgPool2dPass multiplies the mean",
     "arm_cast_to_int64": "ConvertInt64OutputOpsToInt32Pass",
@@ -26,6 +27,7 @@ RECOGNISED = {
     "coreml_rms_norm_epsilon": "rms_norm (ops.py) divides",
     "coreml_rsub_alpha": "sub (ops.py) reads alpha",
     "coreml_var_correction": "var.correction (ops.py)",
+    "cortex_m_matmul_parameter": "MatmulToBmmPass asks both operands",
     "cortex_m_number_beside_codes": "Cortex-M takes numbers for codes",
     "cortex_m_hardsigmoid": "ActivationFusionPass fuses a hardsigmoid",
     "cortex_m_small_weights": "The observers of CortexMQuantizer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -38,6 +39,19 @@ def _with_bias(name: str, x: Input, *shape: int) -> Case:
 
     # Quantizers, Core ML and OpenVINO refuse such a bias with an error.
     return replace(nn_case(f"linear/bias_{name}", layer, x), targets=_ANY_BIAS)
+
+
+class _Layer(torch.nn.Module):
+    """A weight of (in, out), as GPT-2 stores it, and a bias."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = torch.nn.Parameter(torch.randn(6, 4))
+        self.bias = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x, self.weight, self.bias)
 
 
 class _Weighted(torch.nn.Module):
@@ -99,6 +113,8 @@ CASES: list[Case] = [
     op("matmul/dot", torch.matmul, randn(9), randn(9)),
     op("matmul/attention_scores", lambda q, k: q @ k.transpose(-1, -2), randn(2, 3, 5, 8),
        randn(2, 3, 7, 8)),
+    nn_case("addmm/parameters", lambda: _Layer(lambda x, w, b: torch.addmm(b, x, w)), randn(3, 6)),
+    nn_case("matmul/parameter", lambda: _Layer(lambda x, w, _: x @ w), randn(2, 3, 6)),
     nn_case("matmul/softmax_by_weight", _Weighted, randn(2, 4, 3)),
     op("einsum/contract", lambda a, b: torch.einsum("bij,bjk->bki", a, b), randn(2, 3, 4),
        randn(2, 4, 5)),

@@ -101,5 +101,7 @@ LIMITATIONS: list[Limitation] = [
         outcome=Status.MISMATCH,
     ),
     copy_limitation(OPS, "xnnpack:fp32", "linear/bias_matrix", "stored/addmm_plain_1"),
+    copy_limitation(OPS, "tosa:int", "addmm/parameters", "attribute/addmm"),
+    copy_limitation(OPS, "tosa:fp", "norm_given/conv2d_mean", "attribute/batch_norm"),
     copy_limitation(OPS, "metal:fp32", "einsum/contract", "stored/bmm_transposed_input_0"),
 ]

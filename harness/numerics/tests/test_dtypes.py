@@ -146,6 +146,24 @@ def test_a_module_that_asks_for_dtypes_takes_the_way_of_eager(dtype: torch.dtype
     assert float(found.bound[0][0].max()) < 40 * torch.finfo(dtype).eps  # type: ignore[union-attr]
 
 
+class _Bias(torch.nn.Module):
+    """A convolution whose bias is a plain attribute; conv1d compares the dtypes of its operands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(4, 3, 3)), torch.randn(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv1d(x, self.weight, self.bias)
+
+
+def test_a_plain_attribute_is_widened_before_dtypes_are_compared() -> None:
+    x = torch.randn(1, 3, 8)
+    found = reference(_Bias(), x)
+    assert compare(found.eager, found).passed
+    assert float(found.bound[0][0].max()) < 1e-4  # type: ignore[union-attr]
+
+
 def test_a_float64_program_keeps_digits_beyond_float32() -> None:
     x = torch.rand(5, 9)
     found = reference(lambda x: (x.double() / 3).exp(), x)

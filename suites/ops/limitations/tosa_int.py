@@ -15,6 +15,18 @@ _INT32_INDEX = (
 
 TOSA_INT: list[Limitation] = [
     Limitation(
+        target="tosa:int*",
+        case="addmm/parameters",
+        reason="ReplaceScalarWithTensorArgPass asks the bias that DecomposeAddmmPass multiplies "
+        "by beta for to_tensor(), which a parameter does not have while the quantizer annotates "
+        "(docs/findings/arm_addmm_parameters.py). Workaround: "
+        "`torch.mm(x, self.weight) + self.bias`.",
+        link="https://github.com/pytorch/executorch/blob/v1.5.1/backends/transforms/"
+        "replace_scalar_with_tensor.py",
+        stage="quantize",
+        error="has no attribute 'to_tensor'",
+    ),
+    Limitation(
         target="tosa:int",
         case="add/bf16|mm/bf16",
         reason="The partitioner leaves bfloat16 to the CPU, and the quantizer annotates it anyway. "
