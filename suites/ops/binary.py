@@ -32,6 +32,8 @@ CASES: list[Case] = [
     op("add/broadcast_both", torch.add, randn(2, 1, 4), randn(3, 1)),
     op("add/scalars", torch.add, randn(), randn()),
     op("add/rank5", torch.add, randn(2, 1, 3, 2, 4), randn(2, 5, 3, 1, 4)),
+    op("add/alpha_fp16", torch.add, randn(3, 4, dtype=torch.float16),
+       randn(3, 4, dtype=torch.float16), alpha=2),
     op("add/alpha", torch.add, randn(3, 5), randn(3, 5), alpha=-2.5),
     op("add/number", torch.add, randn(3, 5), other=1.75),
     op("add/same_tensor_twice", lambda x: x + x, randn(3, 5)),

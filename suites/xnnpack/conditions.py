@@ -73,6 +73,9 @@ _LAYERS = [
     nn_case("norm_alone/3d", lambda: BatchNorm3d(2).eval(), randn(1, 2, 3, 4, 5)),
     nn_case("norm_behind/not_affine",
             lambda: Sequential(_conv(), BatchNorm2d(4, affine=False)).eval(), _IMAGE),
+    _around("norm_alone/all_results", lambda: BatchNorm2d(3).eval(),
+            lambda n, x: torch.ops.aten._native_batch_norm_legit_no_training(
+                x, n.weight, n.bias, n.running_mean, n.running_var, 0.1, 1e-5)[:2], _IMAGE),
     nn_case("convolution/of_parameter", _Learned, _IMAGE),
     _around("convolution/lists_of_one", _conv,
             lambda c, x: torch.ops.aten.convolution(
@@ -111,6 +114,7 @@ _LAYOUTS = [
 ]  # fmt: skip
 
 _OTHERS = [
+    op("gelu/half", lambda x: F.gelu(x.half()).float(), randn(3, 5)),
     op("cat_of_four/dim1", lambda x: torch.cat(x.exp().unbind(0), 1), randn(4, 2, 3, 4)),
     op("mean/wider_result", lambda x: x.mean((2, 3), keepdim=True, dtype=torch.float64).float(),
        _IMAGE),
@@ -147,7 +151,8 @@ _QUANTIZED += [
             _IMAGE),
     nn_case("int_conv_transpose2d/relu_stride",
             lambda: Sequential(ConvTranspose2d(3, 4, 2, stride=2), ReLU()), _IMAGE),
-    nn_case("int_conv1d/relu_of_a_layer", lambda: Sequential(Conv1d(3, 4, 3), ReLU()), randn(1, 3, 8)),
+    nn_case("int_conv1d/relu_of_a_layer", lambda: Sequential(Conv1d(3, 4, 3), ReLU()),
+            randn(1, 3, 8)),
     _around("int_conv2d/relu_and_reader", _conv, lambda c, x: (y := c(x)) + torch.relu(y), _IMAGE),
     _around("int_linear/relu_and_reader", lambda: Linear(4, 4),
             lambda c, x: (y := c(x)) + torch.relu(y), randn(3, 4)),
@@ -158,7 +163,22 @@ _QUANTIZED += [
     op("int_cat/of_inputs", lambda x, y: torch.cat([x, y.view(3, 4)], 1), *_PAIR),
 ]  # fmt: skip
 
+_RECIPES = {
+    "xnnpack:int8_dynamic": nn_case(
+        "int_conv2d/depthwise_of_layer", lambda: Conv2d(4, 4, 3, groups=4), randn(1, 4, 6, 5)
+    ),
+    "xnnpack:int8+qat": nn_case(
+        "int_conv_transpose2d/norm",
+        lambda: Sequential(ConvTranspose2d(3, 4, 3), BatchNorm2d(4)).eval(),
+        _IMAGE,
+    ),
+}
+
 CASES: list[Case] = [
+    *(
+        replace(case, targets=target, tags=case.tags | {"int", "conditions"})
+        for target, case in _RECIPES.items()
+    ),
     *(
         replace(case, targets="xnnpack:fp32", tags=case.tags | {"conditions"})
         for case in (*_LAYERS, *_LAYOUTS, *_OTHERS)
