@@ -33,7 +33,7 @@ def _lookup(low: int | None, high: int | None) -> Case:
 CASES: list[Case] = on_metal(
     *(
         case
-        for length in (1024, 1500)
+        for length in (1500, 1024)
         for case in (
             op(f"sum/of_{length}", torch.sum, randn(3, length), dim=-1),
             op(f"mean/of_{length}", torch.mean, randn(3, length), dim=-1),

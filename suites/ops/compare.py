@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
@@ -49,6 +50,8 @@ CASES: list[Case] = [
     op("lt/empty", torch.lt, distinct(0, 3), distinct(3)),
     op("where/tensor", torch.where, bools(3, 5), randn(3, 5), randn(3, 5)),
     op("where/broadcast", torch.where, bools(3, 1), randn(2, 1, 5), randn(5)),
+    replace(op("where/nan_number", lambda x: torch.where(x > 0, x, torch.nan) * 2.0, randn(3, 5)),
+            targets="portable:fp32|xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"),
     op("where/number", lambda c, x: torch.where(c, x, 0.25), bools(3, 5), randn(3, 5)),
     op("where/unselected_nan", torch.where, bools(12), randn(12), values((_NAN, _INF, 2.0), 12)),
     op("where/int64", torch.where, bools(3, 5), ints(-9, 9, 3, 5), ints(-9, 9, 5)),

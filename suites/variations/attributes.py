@@ -18,7 +18,7 @@ from suites.build import Input, nn_case, randn
 _TARGETS = "portable:fp32|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|metal:fp32"
 # Convolutions of images and this size of heads have limitations of their own on Metal.
 _NOT_METAL = "portable:fp32|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32"
-_PLAIN = "xnnpack:fp32|tosa:fp|mlx:fp32"
+_PLAIN = "xnnpack:fp32"
 
 
 class _Attribute(torch.nn.Module):

@@ -184,7 +184,8 @@ CASES: list[Case] = [
         for case in (*_LAYERS, *_LAYOUTS, *_OTHERS)
     ),
     *(
-        replace(case, targets="xnnpack:int8", tags=case.tags | {"int", "conditions"})
+        replace(case, targets="xnnpack:int8", tags=case.tags | {"int", "conditions"},
+                plain_targets="xnnpack:int8")
         for case in _QUANTIZED
     ),
     *(
