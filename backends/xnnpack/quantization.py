@@ -108,8 +108,9 @@ def _find_scale_of_sum(graph: torch.fx.GraphModule, node: torch.fx.Node) -> torc
     if str(weight.target) == f"{_DEQUANTIZE}_per_tensor.default":
         return torch.tensor(float(source.args[1] * weight.args[1]), dtype=torch.float64)
     if str(weight.target) == f"{_DEQUANTIZE}_per_channel.default":
-        if weight.args[3] != ("transpose" in str(node.target)):
-            return None  # not by channels of the output: the delegate refuses the layer
+        output_axis = 1 if "transpose" in str(node.target) else 0
+        if weight.args[3] != output_axis:
+            return None  # by channels of the input: the delegate refuses the layer
         scales: torch.Tensor = attrgetter(weight.args[1].target)(graph)
         return scales.double() * float(source.args[1])
     return None

@@ -181,7 +181,10 @@ class EagerDtypes(TorchFunctionMode):
             return func(*args, **kwargs)
         except RuntimeError:
             # Composite operators compare dtypes before they reach the dispatch mode, which widens
-            # tensors that are neither state nor inputs: plain attributes of a module.
+            # tensors that are neither state nor inputs: plain attributes of a module. An operator
+            # that writes would write to the copy.
+            if "out" in kwargs or getattr(func, "__name__", "_").endswith("_"):
+                raise
             wide_args, wide_kwargs = map_leaves(_widen, args), map_leaves(_widen, kwargs)
             if all(map(operator.is_, leaves((args, kwargs)), leaves((wide_args, wide_kwargs)))):
                 raise
