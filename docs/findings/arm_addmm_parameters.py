@@ -1,7 +1,7 @@
 """Arm's quantizer cannot take an addmm whose bias is a parameter."""
 
 import torch
-from common import Observation, main, rewrite_for_tosa
+from common import Observation, main, observe_error, rewrite_for_tosa
 
 
 class Layer(torch.nn.Module):
@@ -15,12 +15,10 @@ class Layer(torch.nn.Module):
 
 
 def observe() -> Observation:
-    try:
-        rewrite_for_tosa(Layer(), (torch.randn(3, 6),))
-    except Exception as error:  # the pass manager raises Exception
-        reason = str(error.__cause__ or error).partition("\n")[0]
-        return Observation("a quantized module", reason, wrong="to_tensor" in reason)
-    return Observation("a quantized module", "a quantized module", wrong=False)
+    inputs = (torch.randn(3, 6),)
+    return observe_error(
+        "a quantized module", "'to_tensor'", lambda: rewrite_for_tosa(Layer(), inputs)
+    )
 
 
 if __name__ == "__main__":

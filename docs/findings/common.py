@@ -70,6 +70,24 @@ def main(observe: Callable[[], Observation]) -> NoReturn:
     sys.exit(SHOWS if seen.wrong else GONE)
 
 
+def observe_error(expected: str, sign: str, action: Callable[[], object]) -> Observation:
+    """Run an action that a defect turns into an error.
+
+    Args:
+        expected: what the action gives without the defect.
+        sign: a part of the error's message. Other errors are raised.
+        action: is called once.
+    """
+    try:
+        action()
+    except Exception as error:
+        reason = str(error.__cause__ or error).partition("\n")[0]  # pass managers wrap errors
+        if sign not in reason:
+            raise
+        return Observation(expected, reason, wrong=True)
+    return Observation(expected, expected, wrong=False)
+
+
 def lower(
     module: torch.nn.Module, inputs: tuple[Any, ...], *partitioners: Any, **options: Any
 ) -> EdgeProgramManager:
@@ -120,6 +138,21 @@ def quantize_for_xnnpack(
     prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
     prepared(*inputs)
     return torch.export.export(convert_pt2e(prepared), inputs)
+
+
+def run_quantized_on_xnnpack(module: torch.nn.Module, inputs: tuple[Any, ...]) -> list[Any]:
+    """Quantize with XNNPACK's quantizer, lower, and run the program.
+
+    Args:
+        module: the module.
+        inputs: they calibrate the quantizer and are run.
+    """
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+
+    edge = to_edge_transform_and_lower(
+        quantize_for_xnnpack(module, inputs), partitioner=[XnnpackPartitioner()]
+    )
+    return execute(bytes(edge.to_executorch().buffer), inputs)
 
 
 def observe_permuted(

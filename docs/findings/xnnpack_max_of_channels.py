@@ -1,7 +1,7 @@
 """XNNPACK's partitioner takes a maximum along the channels, which cannot be lowered."""
 
 import torch
-from common import Observation, lower, main
+from common import Observation, lower, main, observe_error
 
 X = torch.arange(60.0).reshape(1, 3, 4, 5)
 
@@ -14,11 +14,11 @@ class Peaks(torch.nn.Module):
 def observe() -> Observation:
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 
-    try:
-        lower(Peaks(), (X,), XnnpackPartitioner())
-    except RuntimeError as error:
-        return Observation("a program", str(error), wrong=True)
-    return Observation("a program", "a program", wrong=False)
+    return observe_error(
+        "a program",
+        "amax.default only supports",
+        lambda: lower(Peaks(), (X,), XnnpackPartitioner()),
+    )
 
 
 if __name__ == "__main__":

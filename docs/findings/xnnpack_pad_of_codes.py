@@ -1,8 +1,7 @@
 """XNNPACK's runtime refuses the zero pad behind a quantized operator."""
 
 import torch
-from common import Observation, execute, main, quantize_for_xnnpack
-from executorch.exir import to_edge_transform_and_lower
+from common import Observation, main, observe_error, run_quantized_on_xnnpack
 
 
 class Padded(torch.nn.Module):
@@ -11,17 +10,10 @@ class Padded(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-
-    torch.manual_seed(0)
-    inputs = (torch.randn(2, 4),)
-    program = quantize_for_xnnpack(Padded(), inputs)
-    edge = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
-    try:
-        execute(bytes(edge.to_executorch().buffer), inputs)
-    except RuntimeError as error:
-        return Observation("a result", str(error).partition("\n")[0], wrong=True)
-    return Observation("a result", "a result", wrong=False)
+    inputs = (torch.linspace(-1, 1, 8).reshape(2, 4),)
+    return observe_error(
+        "a result", "Failed to load method", lambda: run_quantized_on_xnnpack(Padded(), inputs)
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness.model.trees import leaves, map_leaves
-from harness.numerics.dtypes import EagerDtypes, is_widening
+from harness.numerics.dtypes import EagerDtypes, is_widening, widen_dtype
 from harness.numerics.error_model.ranges import Interval, is_inside
 from harness.numerics.error_model.rules import RoundingKind
 from harness.numerics.error_model.terms import Args, Kwargs
@@ -258,10 +258,3 @@ def _widen(item: Any) -> Any:
 def _widen_dtype_argument(item: Any) -> Any:
     """Convert dtypes to float64, and leave tensors: an in-place operation writes to them."""
     return widen_dtype(item) or item if isinstance(item, torch.dtype) else item
-
-
-def widen_dtype(dtype: torch.dtype) -> torch.dtype | None:
-    """Return the dtype in which the oracle represents a dtype; None where it stays the same."""
-    if dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if dtype.is_floating_point else None

@@ -218,13 +218,26 @@ def mark(tensor: torch.Tensor, dtype: torch.dtype) -> None:
     setattr(tensor, _EAGER_DTYPE, dtype)
 
 
-def _widen(item: Any) -> Any:
-    """Return a float32 or narrower tensor in float64, marked with its dtype; others as they are."""
-    if not isinstance(item, torch.Tensor) or item.dtype in _WIDE or not is_rounded(item.dtype):
+def widen_dtype(dtype: torch.dtype) -> torch.dtype | None:
+    """Return the dtype in which the oracle represents a dtype; None where it stays the same."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else None
+
+
+def widen_copy(item: Any) -> Any:
+    """Return a copy of a tensor in the oracle's dtype, marked with its own; others as they are."""
+    if not isinstance(item, torch.Tensor):
         return item
-    wide = item.to(torch.complex128 if item.dtype.is_complex else torch.float64)
-    mark(wide, item.dtype)
-    return wide
+    copy = item.to(widen_dtype(item.dtype) or item.dtype, copy=True)
+    mark(copy, item.dtype)
+    return copy
+
+
+def _widen(item: Any) -> Any:
+    """Widen a tensor whose values are rounded to less than float64; leave others."""
+    narrow = isinstance(item, torch.Tensor) and is_rounded(item.dtype) and item.dtype not in _WIDE
+    return widen_copy(item) if narrow else item
 
 
 def _counterpart(dtype: torch.dtype) -> torch.dtype:

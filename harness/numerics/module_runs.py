@@ -16,8 +16,8 @@ import torch
 from harness.model.case import CallInputs, arguments
 from harness.model.copies import copy_tensor
 from harness.model.seeding import seed_generators_with
-from harness.numerics.arithmetic import Float64Mode, get_storage_id, widen_dtype
-from harness.numerics.dtypes import mark
+from harness.numerics.arithmetic import Float64Mode, get_storage_id
+from harness.numerics.dtypes import widen_copy
 from harness.numerics.kernels.control_flow import compilation_disabled
 from harness.numerics.kernels.threads import one_thread
 from harness.vendors.torch import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -105,7 +105,7 @@ class Float64State:
         for key, given in self._given.items():
             wide, version = self._wide.get(key, (None, 0))
             if wide is None or get_storage_id(wide) in written or _version(wide) != version:
-                wide = _widen_copy(given)
+                wide = widen_copy(given)
                 self._wide[key] = wide, _version(wide)
         storages = (get_storage_id(wide) for wide, _ in self._wide.values())
         self._storages = {storage for storage in storages if storage is not None}
@@ -301,14 +301,6 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 def _copy(item: Any) -> Any:
     return copy_tensor(item.detach()) if isinstance(item, torch.Tensor) else item
-
-
-def _widen_copy(item: Any) -> Any:
-    if not isinstance(item, torch.Tensor):
-        return item
-    copy = item.to(widen_dtype(item.dtype) or item.dtype, copy=True)
-    mark(copy, item.dtype)
-    return copy
 
 
 def _version(item: Any) -> int:

@@ -84,7 +84,7 @@ PATTERNS: list[Limitation] = [
         case="scaled_dot_product_attention/repeated_keys_causal",
         reason="SDPAHandler._try_unwrap_repeat_kv (patterns.py) removes an expand before "
         "attention without checking the reshape after it. Here the two repeat the keys, and "
-        "a causal query sees half of those that it should.",
+        "the causal mask is then one of half as many keys.",
         link=_PATTERNS,
         stage="compare",
         error="elements exceed the bound",

@@ -51,8 +51,8 @@ XNNPACK: list[Limitation] = [
     Limitation(
         target="xnnpack:int8",
         case="int_shared/first_token",
-        reason="_annotate_cat annotates a cat of integers, of which HistogramObserver has no "
-        "histogram (docs/findings/xnnpack_cat_of_integers.py). Workaround: "
+        reason="_annotate_cat annotates a cat of integers, and HistogramObserver supports floats "
+        "only (docs/findings/xnnpack_cat_of_integers.py). Workaround: "
         "`torch.nn.functional.pad(tokens, (1, 0), value=1)`, or a cat of the embeddings.",
         link=f"{_XNNPACK}quantizer/xnnpack_quantizer_utils.py",
         stage="quantize",
