@@ -11,7 +11,6 @@ Specs are frozen and draw nothing until ``Case.make``, which seeds torch's globa
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,10 +27,6 @@ COARSE = "an integer target may lose more steps on the way than the values diffe
 """Why a case passes vacuously on integer targets."""
 CANCELS = "its terms cancel, and bfloat16 may err by more than what is left of them"
 """Why a case passes vacuously in bfloat16."""
-
-_SLOW = ("tosa:int", "metal:fp32", "tosa:fp", "portable:fp32")
-_FAST = "[!mpt]*|mlx:*"
-"""All targets of a plain run but the slow ones."""
 
 FLOATS_AND_TOSA = "portable:*|xnnpack:fp32|tosa:fp|tosa:int|mlx:fp32|metal:fp32"
 """Targets of cases that others refuse for a reason of their own."""
@@ -324,32 +319,6 @@ def add_vacuous_reasons(cases: Sequence[Case], reasons: dict[str, str]) -> list[
     for name in reasons.keys() - {case.name for case in cases}:
         raise KeyError(name)
     return [replace(case, vacuous=reasons.get(case.name, case.vacuous)) for case in cases]
-
-
-def take_turns(cases: Sequence[Case], slow: Sequence[str] = _SLOW, fast: str = _FAST) -> list[Case]:
-    """Let the cases of an operator take turns on slow targets in a plain run.
-
-    The first case of each operator is selected on all targets, and each further case on the fast
-    targets and one of the slow ones. Cases that choose their ``plain_targets`` keep them, and do
-    not count. The nightly run selects all cells.
-
-    Args:
-        cases: the cases of a suite, in their order.
-        slow: globs over targets; a cell on one of them takes several times as long as on the
-            others. An empty text stands for none.
-        fast: globs over the other targets.
-    """
-    before = Counter[str]()
-    taking = list[Case]()
-    for case in cases:
-        if case.plain_targets == "*":
-            place = before[case.op]
-            before[case.op] += 1
-            if place:
-                turn = slow[(place - 1) % len(slow)]
-                case = replace(case, plain_targets="|".join(filter(None, (fast, turn))))
-        taking.append(case)
-    return taking
 
 
 def _case(

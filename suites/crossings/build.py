@@ -14,7 +14,7 @@ from harness.model.registry import NIGHTLY
 from harness.model.variations.covering import cover_pairs
 from suites.build import COARSE, DTYPE_TAGS
 
-PLAIN_SHARE = 48
+PLAIN_SHARE = 72
 """A plain run has one of this many cases of a family."""
 FLOAT_TARGETS = "xnnpack:fp32|tosa:fp|mlx:fp32|metal:fp32"
 DYNAMIC_TARGETS = "xnnpack:fp32|mlx:fp32|metal:fp32"

@@ -129,7 +129,7 @@ CASES: list[Case] = on_metal(
     Case("parakeet/layers", partial(conformer, 1), tags=_MODEL, plain_targets=""),
     Case("parakeet/layers_batch_2", partial(conformer, 2), tags=_MODEL, plain_targets=""),
     Case("parakeet/layers_no_bias", partial(conformer, 1, False), tags=_MODEL, plain_targets=""),
-    Case("parakeet/encoder", partial(encoder, 2), tags=_MODEL),
+    Case("parakeet/encoder", partial(encoder, 2), tags=_MODEL, plain_targets=""),
     Case("parakeet/encoder_eager_attention", partial(encoder, 1, attention="eager"), tags=_MODEL,
          plain_targets=""),
     Case("parakeet/encoder_dynamic", partial(encoder, 1), dynamic_shapes=(_FRAMES,),

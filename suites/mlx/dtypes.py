@@ -13,6 +13,7 @@ import torch
 from harness import Case
 from suites.build import add_vacuous_reasons, bools, distinct, ints, nonzero, op, randn, uniform
 from suites.mlx.only import on_mlx
+from suites.selection import take_one_of
 
 _F16, _I8, _I32 = torch.float16, torch.int8, torch.int32
 _LARGE = 2**24 + 1  # the first integer that float32 cannot hold
@@ -85,6 +86,7 @@ CASES: list[Case] = on_mlx(
     # dtypes that the delegate's runtime supports and its lowering does not
     op("add/int16_chain", lambda x: (x.neg() + 1).abs(), ints(-9, 9, 3, 4, dtype=torch.int16)),
 )  # fmt: skip
+CASES = take_one_of(2, CASES)
 
 CASES = add_vacuous_reasons(
     CASES,

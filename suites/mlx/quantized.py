@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,8 @@ from suites.build import Input, add_vacuous_reasons, ints, nn_case, randn
 _QUANTIZING = "mlx:int4|mlx:mxfp8|mlx:nvfp4"
 _OTHER_BITS = "mlx:int2|mlx:int5|mlx:int6|mlx:int8"
 _ALL_BITS_IN_A_PLAIN_RUN = ("quantized_linear/3d_bias", "quantized_embedding/tied")
+_IN_TURNS = ("mlx:int4|mlx:mxfp8", "mlx:nvfp4")
+"""Targets of the other layers in a plain run."""
 _BATCH = torch.export.Dim("batch", min=1, max=64)
 _LENGTH = torch.export.Dim("length", min=1, max=32)
 
@@ -248,9 +251,9 @@ CASES: list[Case] = [
         replace(
             case,
             targets=f"{_QUANTIZING}|{_OTHER_BITS}",
-            plain_targets="*" if case.name in _ALL_BITS_IN_A_PLAIN_RUN else _QUANTIZING,
+            plain_targets="*" if case.name in _ALL_BITS_IN_A_PLAIN_RUN else turn,
         )
-        for case in _LAYERS
+        for case, turn in zip(_LAYERS, cycle(_IN_TURNS), strict=False)
     ),
     *(replace(case, targets=f"mlx:fp32|{_QUANTIZING}") for case in _EXPERTS),
 ]

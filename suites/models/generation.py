@@ -201,7 +201,6 @@ CASES: list[Case] = [
         "llama/decode",
         lambda: Shipped(llama()),
         plain_step,
-        plain_targets="mlx:fp32",
     ),
     generation_case(
         "llama/decode_positioned",

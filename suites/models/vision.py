@@ -302,7 +302,7 @@ CASES: list[Case] = [
         "resnet/tiny",
         resnet,
         *_TWO,
-        plain_targets="portable:fp32|xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp|tosa:int|xnnpack:int8",
+        plain_targets="portable:fp32|xnnpack:fp32|mlx:fp32|metal:fp32|tosa:fp",
         targets=_RESNET,
     ),
     model("efficientnet/tiny", efficientnet, *_TWO, targets=PICTURES),

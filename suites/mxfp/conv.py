@@ -15,6 +15,7 @@ import torch
 from harness import Case
 from suites.build import Input, nn_case, randn, zeros
 from suites.mxfp.build import ARM, SOME_ARM, edited, on, outlier, scaled, zero_block
+from suites.selection import take_one_of
 
 _IMAGE = randn(1, 32, 4, 5)
 
@@ -66,4 +67,4 @@ _SOME_FORMATS = [
     _conv("padding_circular", padding=1, padding_mode="circular"),
 ]
 
-CASES: list[Case] = [*on(ARM, *_ALL_FORMATS), *on(SOME_ARM, *_SOME_FORMATS)]
+CASES: list[Case] = take_one_of(2, [*on(ARM, *_ALL_FORMATS), *on(SOME_ARM, *_SOME_FORMATS)])

@@ -28,6 +28,7 @@ from suites.mxfp.build import (
     uneven_blocks,
     zero_block,
 )
+from suites.selection import take_one_of
 
 _BFLOAT16 = torch.bfloat16
 
@@ -145,6 +146,7 @@ CASES: list[Case] = [
         ),
     ),
 ]
+CASES = take_one_of(3, CASES)
 
 CASES = add_vacuous_reasons(
     CASES,

@@ -11,6 +11,7 @@ from harness import Case
 from suites.build import nn_case, randn
 from suites.mlx.quantized import Gated
 from suites.mxfp.build import ALL, ARM, SOME, on
+from suites.selection import take_one_of
 
 
 class Attention(torch.nn.Module):
@@ -101,3 +102,4 @@ CASES: list[Case] = [
     ),
     *on(ARM, nn_case("mxfp_images/conv_linear", _images, randn(1, 3, 6, 6), tags=["weights"])),
 ]
+CASES = take_one_of(2, CASES)

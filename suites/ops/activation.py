@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import distinct, ints, nn_case, op, randn, take_turns, uniform, values
+from suites.build import distinct, ints, nn_case, op, randn, uniform, values
+from suites.selection import take_turns
 
 _INF = math.inf
 _SATURATED = (-_INF, -100.0, -30.0, 0.0, 30.0, 100.0, _INF)

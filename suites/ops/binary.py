@@ -18,10 +18,10 @@ from suites.build import (
     op,
     positive,
     randn,
-    take_turns,
     uniform,
     values,
 )
+from suites.selection import take_turns
 
 _INF = math.inf
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16

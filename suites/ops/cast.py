@@ -7,17 +7,8 @@ from dataclasses import replace
 import torch
 
 from harness import Case
-from suites.build import (
-    add_vacuous_reasons,
-    bools,
-    distinct,
-    ints,
-    op,
-    randn,
-    take_turns,
-    uniform,
-    values,
-)
+from suites.build import add_vacuous_reasons, bools, distinct, ints, op, randn, uniform, values
+from suites.selection import take_turns
 
 _CL = torch.channels_last
 _F16, _F32, _I8, _I32, _I64 = torch.float16, torch.float32, torch.int8, torch.int32, torch.int64

@@ -17,10 +17,10 @@ from suites.build import (
     ints,
     op,
     randn,
-    take_turns,
     uniform,
     values,
 )
+from suites.selection import take_turns
 
 _INF, _NAN = math.inf, math.nan
 _F32, _I32 = torch.float32, torch.int32

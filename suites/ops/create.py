@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from harness import Case
-from suites.build import add_vacuous_reasons, bools, ints, op, randn, take_turns
+from suites.build import add_vacuous_reasons, bools, ints, op, randn
+from suites.selection import take_turns
 
 _I32 = torch.int32
 

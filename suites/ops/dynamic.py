@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch.export import Dim
 
 from harness import Case
-from suites.build import distinct, ints, nn_case, op, randn, take_turns
+from suites.build import distinct, ints, nn_case, op, randn
+from suites.selection import take_turns
 
 _BATCH = Dim("batch", min=1, max=8)
 _LENGTH = Dim("length", min=2, max=16)

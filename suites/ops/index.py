@@ -20,9 +20,9 @@ from suites.build import (
     nn_case,
     op,
     randn,
-    take_turns,
     values,
 )
+from suites.selection import take_turns
 
 _I32, _I64 = torch.int32, torch.int64
 _ALL = slice(None)

@@ -10,18 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import (
-    Input,
-    add_vacuous_reasons,
-    bools,
-    ints,
-    nn_case,
-    op,
-    randn,
-    take_turns,
-    values,
-    zeros,
-)
+from suites.build import Input, add_vacuous_reasons, bools, ints, nn_case, op, randn, values, zeros
+from suites.selection import take_turns
 
 _I32 = torch.int32
 # Core ML refuses a beta of 0, and the emulated Metal kernel multiplies by it.

@@ -12,17 +12,8 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from harness import Case
-from suites.build import (
-    COARSE,
-    add_vacuous_reasons,
-    nn_case,
-    op,
-    positive,
-    randn,
-    take_turns,
-    uniform,
-    values,
-)
+from suites.build import COARSE, add_vacuous_reasons, nn_case, op, positive, randn, uniform, values
+from suites.selection import take_turns
 
 
 def _scrambled(module: nn.Module) -> nn.Module:

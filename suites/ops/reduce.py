@@ -19,10 +19,10 @@ from suites.build import (
     nonzero,
     op,
     randn,
-    take_turns,
     uniform,
     values,
 )
+from suites.selection import take_turns
 
 _I32 = torch.int32
 

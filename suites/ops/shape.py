@@ -8,16 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import (
-    FLOATS_AND_TOSA,
-    add_vacuous_reasons,
-    bools,
-    ints,
-    op,
-    randn,
-    take_turns,
-    values,
-)
+from suites.build import FLOATS_AND_TOSA, add_vacuous_reasons, bools, ints, op, randn, values
+from suites.selection import take_turns
 
 _I32, _U8, _F16 = torch.int32, torch.uint8, torch.float16
 _LARGE = (16777217, -33554433, 123456789, 2147483647)

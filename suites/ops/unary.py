@@ -17,10 +17,10 @@ from suites.build import (
     op,
     positive,
     randn,
-    take_turns,
     uniform,
     values,
 )
+from suites.selection import take_turns
 
 _INF, _NAN = math.inf, math.nan
 

@@ -8,6 +8,7 @@ import torch
 
 from harness import Case, Inputs, PassCase
 from suites.passes.graphs import NIGHTLY, graph
+from suites.selection import take_one_of
 
 F = torch.nn.functional
 
@@ -123,3 +124,4 @@ CASES = [
                              "tosa:fp").cases
     ),
 ]  # fmt: skip
+CASES = take_one_of(2, CASES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness import PassCase
 from suites.passes.graphs import CAST, MOVED, NIGHTLY, REPEATED, WRITABLE
+from suites.selection import take_one_of
 
 BOTH = "portable:fp32|xnnpack:fp32"
 
@@ -17,3 +18,4 @@ CASES = [
     *PassCase("exir_reinplace", "+reinplace", WRITABLE).cases,
     *PassCase("in_order", "+cse+remove_noop+fuse_view_copy", [*MOVED, *WRITABLE[:4]]).cases,
 ]
+CASES = take_one_of(2, CASES)

@@ -10,6 +10,7 @@ from torch.export import Dim
 
 from harness import Case, Inputs
 from suites.models import vision
+from suites.selection import take_one_of
 
 TARGETS = "xnnpack:fp32|xnnpack:fp32+lift"
 _ROWS = {0: Dim("rows", min=2, max=9)}
@@ -125,3 +126,4 @@ CASES: list[Case] = [
     Case("lift/deit", lambda: (vision.deit(), vision.pictures(vision.SIDE)()), targets=TARGETS,
          tags=frozenset({"passes", "model"})),
 ]  # fmt: skip
+CASES = take_one_of(2, CASES)

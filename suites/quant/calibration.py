@@ -35,7 +35,7 @@ def _calibrated(make: Make) -> list[Case]:
     cases = []
     for name, size in _SIZES.items():
         case, usual = make(name, draw(size)), make(name, draw(1.0))
-        plain = "*" if name != "narrower" else ""
+        plain = "*" if name == "wider" else ""
         cases.append(replace(case, calibration=_draw_calls(usual), plain_targets=plain))
     return cases
 

@@ -118,7 +118,7 @@ _ISLANDS = on(
 )
 
 # XNNPACK has no pass that must leave these operators alone, but partitions around them.
-_PLAIN_ON_BOTH = ("linear", "gelu", "softmax", "prelu", "attention", "max_dim", "scaled", "lstm")
+_PLAIN_ON_BOTH = ("linear", "softmax", "attention", "max_dim", "scaled")
 
 
 def _choose_plain_targets(case: Case, place: int) -> str:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from harness import Case
 from suites.build import op, randn
 from suites.quant.only import TOSA, on
+from suites.selection import take_one_of
 
 Move = Callable[[torch.Tensor], torch.Tensor]
 
@@ -70,6 +71,7 @@ CASES: list[Case] = [
     for end, build in _ENDS.items()
     for case in on(f"xnnpack:int8|{TOSA}", op(f"int_moved/{name}_{end}", build(move), _X, _X))
 ]
+CASES = take_one_of(2, CASES)
 CASES += on(
     f"xnnpack:int8|{TOSA}",
     op("int_moved/rows_into_cat", _join(torch.t), randn(3, 4), randn(3, 4)),

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 
 from harness import Case
-from suites.build import Input, Shape, take_turns
+from suites.build import Input, Shape
+from suites.selection import take_turns
 
 TOSA = "tosa:int"
 # Sums, products, joins, pools: int8_dynamic leaves them in float, int8_per_tensor equals int8.
@@ -35,7 +36,7 @@ def in_turns(cases: Iterable[Case], xnnpack: str = "xnnpack:*") -> list[Case]:
     """
     cases = list(cases)
     shared = [case for case in cases if "tosa" in case.targets and "xnnpack" in case.targets]
-    turns = {case.name: case for case in take_turns(shared, (f"{TOSA}*", xnnpack, ""), fast="")}
+    turns = {case.name: case for case in take_turns(shared, (f"{TOSA}*", "", xnnpack, ""))}
     taking = [turns.get(case.name, case) for case in cases]
     every = f"{xnnpack}|{TOSA}*"
     return [

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from harness import Case
 from suites.build import nn_case, randn
+from suites.selection import take_turns
 
 _Apply = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -198,6 +199,8 @@ CASES: list[Case] = [
     _case("counter", lambda: _Counting(torch.float32)),
     _case("counter_int64", lambda: _Counting(torch.int64)),
 ]
+
+CASES = take_turns(CASES)
 
 # Quantizers lose some of these writes in other ways, and so do the kernels for AOTI and CoreML.
 _FLOAT = "portable:*|xnnpack:fp32|tosa:fp|mlx:*"

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SUITES = Path(__file__).parents[1]
 
 
+@pytest.mark.nightly
 def test_limitations_import_in_any_order() -> None:
     names = sorted(
         f"suites.{path.relative_to(SUITES).parts[0]}.limitations"

@@ -102,7 +102,7 @@ _BY_NAME = {case.name: case for suite in _SUITES for case in suite.CASES}
 
 _LIMITATIONS = (*OPS_LIMITATIONS, *QUANT_LIMITATIONS, *QUICK_LIMITATIONS)
 
-PLAIN_SHARE = 25
+PLAIN_SHARE = 50
 """A plain run has one of this many cells."""
 
 

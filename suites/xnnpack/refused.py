@@ -16,6 +16,7 @@ from torch.nn import BatchNorm2d, Conv1d, Conv2d, ConvTranspose2d, Linear, Modul
 
 from harness import Case
 from suites.build import nn_case, op, randn, uniform
+from suites.selection import take_one_of
 
 _F64 = torch.float64
 _normal = partial(randn, dtype=_F64)
@@ -76,4 +77,4 @@ _CASES = [
     _module("prelu", lambda: PReLU(3), 2, 3, 4),
 ]  # fmt: skip
 
-CASES: list[Case] = [replace(case, targets="xnnpack:fp32") for case in _CASES]
+CASES: list[Case] = take_one_of(2, (replace(case, targets="xnnpack:fp32") for case in _CASES))

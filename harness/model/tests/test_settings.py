@@ -72,6 +72,7 @@ def lower(target: str) -> Tester:
     return tester.lower().to_executorch().serialize()
 
 
+@pytest.mark.nightly
 @pytest.mark.one_of(100)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:

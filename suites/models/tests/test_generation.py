@@ -55,6 +55,7 @@ def describe_margin(tester: Tester, call: int) -> str:
 NIGHTLY = pytest.mark.nightly
 
 
+@pytest.mark.nightly
 @pytest.mark.one_of(20)
 @pytest.mark.parametrize(
     ("name", "target"),

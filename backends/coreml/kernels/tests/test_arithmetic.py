@@ -15,6 +15,7 @@ REDUCTIONS = (
 AXES = [None, [0], [-1], [1, 2], [0, -1], [2, 0, 1]]
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("keep_dims", [False, True])
 @pytest.mark.parametrize("axes", AXES, ids=str)
@@ -27,6 +28,7 @@ def test_reductions(name, axes, keep_dims, dtype):
     compare(name, x=x, keep_dims=keep_dims, ulps=ulps, magnitude=1, **options)
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("keep_dims", [False, True])
 @pytest.mark.parametrize("axes", AXES, ids=str)
 @pytest.mark.parametrize("name", REDUCTIONS)

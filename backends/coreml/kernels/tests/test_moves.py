@@ -209,6 +209,7 @@ def test_argsort(axis, ascending, dtype):
     compare("argsort", x=x, **options)
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("dtype", [numpy.float32, numpy.float16, numpy.int32, *SMALL])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("ascending", [False, True])

@@ -65,6 +65,7 @@ def plain(data: bytes) -> Any:
     return flatbuffer.Reader(schema.load(), schema.ROOT, {}).read(data[24:])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("full", [True, False], ids=["full", "bare"])
 @pytest.mark.parametrize("kind", nodes())
 def test_every_node_type_reads_as_flatc_reads_it(kind: str, full: bool) -> None:

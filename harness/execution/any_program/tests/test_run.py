@@ -101,6 +101,7 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_runs() -> None:
         harness.execute(emitted("xnnpack:fp32"), [(torch.randn(3, 9),)])
 
 
+@pytest.mark.nightly
 def test_the_runtimes_log_is_in_the_message() -> None:
     """A runtime whose exceptions contain only numbers."""
     with pytest.raises(ProgramError, match=r"0x12; .*Expected 1, but got 2") as caught:

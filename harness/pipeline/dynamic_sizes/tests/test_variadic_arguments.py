@@ -18,6 +18,7 @@ class Summed(torch.nn.Module):
         return x + terms[0] + terms[1] + last
 
 
+@pytest.mark.nightly
 @pytest.mark.one_of(8)
 @pytest.mark.parametrize(
     "dynamic_shapes",

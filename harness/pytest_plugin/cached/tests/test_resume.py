@@ -38,6 +38,7 @@ def stop(project: Path, *, records: int, torn: bytes = b"") -> list[str]:
     return lines
 
 
+@pytest.mark.nightly
 def test_a_killed_run_is_completed_in_its_folder(project: Path) -> None:
     """Really killed, by the signal that none can catch, in the middle of a cell."""
     write_suite(project, "while not os.path.exists('go'): time.sleep(0.05)")

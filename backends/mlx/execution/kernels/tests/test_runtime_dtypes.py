@@ -160,6 +160,7 @@ def assert_dtype(rule: Rule, dtype: mx.Dtype, node: Any, *operands: mx.array) ->
         assert run([node], *operands).dtype == rule.dtype(dtype), rule.source
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("name", [*UNARY_RULES, *COMPOSED_RULES])
 def test_the_dtype_of_a_function_of_one_tensor(name: str, dtype: mx.Dtype) -> None:
@@ -168,6 +169,7 @@ def test_the_dtype_of_a_function_of_one_tensor(name: str, dtype: mx.Dtype) -> No
     assert_dtype(rule, dtype, node, mx.array([1, 0, 1]).astype(dtype))
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("name", BINARY_RULES)
 def test_the_dtype_of_a_function_of_two_tensors(name: str, dtype: mx.Dtype) -> None:

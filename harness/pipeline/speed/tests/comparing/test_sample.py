@@ -11,6 +11,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from harness.pipeline import speed
 from harness.pytest_plugin.tests.sessions import ROOT, ended, environment
 from harness.record.revision import read_revision
@@ -84,6 +86,7 @@ def explain(start: int, ours: Sequence[str], upstreams: Sequence[str]) -> str:
     )
 
 
+@pytest.mark.nightly
 def test_a_sample_is_the_same_byte_for_byte() -> None:
     start = choose_start(read_revision(Path(ROOT)).commit)
     # Without speed first: what it caches serves only what comes after it.

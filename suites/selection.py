@@ -1,0 +1,64 @@
+"""Which cells of a suite a plain run selects; the nightly run selects all.
+
+A plain run has every operator on every target, and of further cases what takes its turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from harness import Case
+from harness.model.registry import NIGHTLY
+
+_SLOW = ("tosa:int", "metal:fp32", "tosa:fp", "portable:fp32", "")
+_FAST = ("[!mpt]*", "mlx:*")
+"""All targets of a plain run in turns: five slow ones, of which one is none, and two groups."""
+
+
+def take_turns(
+    cases: Sequence[Case], *turns: Sequence[str], also: Mapping[str, str] | None = None
+) -> list[Case]:
+    """Let the cases of an operator take turns on targets in a plain run.
+
+    The first case of each operator is selected on all targets, and each further case on one entry
+    of each list. Cases that choose their ``plain_targets`` keep them, and do not count. The nightly
+    run selects all cells.
+
+    Args:
+        cases: the cases of a suite, in their order.
+        turns: lists of globs over targets. An empty text stands for none. Default: one of the
+            slow targets and one of the others.
+        also: further targets by case name, such as the only ones where a known defect shows.
+    """
+    turns, also = turns or (_SLOW, _FAST), also or {}
+    before = Counter[str]()
+    taking = list[Case]()
+    for case in cases:
+        if case.plain_targets == "*":
+            place = before[case.op]
+            before[case.op] += 1
+            if place:
+                chosen = [entries[(place - 1) % len(entries)] for entries in turns]
+                chosen.append(also.get(case.name, ""))
+                case = replace(case, plain_targets="|".join(filter(None, chosen)))
+        taking.append(case)
+    return taking
+
+
+def take_one_of(count: int, cases: Iterable[Case]) -> list[Case]:
+    """Leave most cases to the nightly run: a plain run selects the first of each ``count`` cases.
+
+    Args:
+        count: how many cases share one place in a plain run. Cases that a plain run selects on no
+            target do not count.
+        cases: the cases, in their order.
+    """
+    taking, place = list[Case](), 0
+    for case in cases:
+        if case.plain_targets and NIGHTLY not in case.tags:
+            case = replace(case, plain_targets="" if place % count else case.plain_targets)
+            place += 1
+        taking.append(case)
+    return taking
