@@ -177,13 +177,11 @@ def observe_permuted(
 
 def run_on_tosa(module: torch.nn.Module, inputs: tuple[Any, ...]) -> Any:
     """Lower a module for TOSA-1.0+FP and run it on TOSA's reference model."""
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
 
     edge = lower(module, inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
-    with TosaReferenceModelDispatch():
-        return edge.exported_program().module()(*inputs)
+    return run_lowered_on_tosa(edge, inputs)
 
 
 def run_quantized_on_tosa(
@@ -200,8 +198,20 @@ def run_quantized_on_tosa(
     Returns:
         The outputs of the quantized graph and of the program.
     """
+    quantized, edge = lower_quantized_for_tosa(module, inputs, specification, configuration)
+    observed = run_lowered_on_tosa(edge, inputs)
+    return quantized(*inputs), observed
+
+
+def lower_quantized_for_tosa(
+    module: torch.nn.Module, inputs: tuple[Any, ...], specification: str, configuration: Any
+) -> tuple[torch.nn.Module, EdgeProgramManager]:
+    """Quantize with Arm's quantizer and lower; see ``run_quantized_on_tosa``.
+
+    Returns:
+        The quantized graph and the program.
+    """
     from executorch.backends.arm.quantizer import TOSAQuantizer
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
@@ -215,9 +225,15 @@ def run_quantized_on_tosa(
     edge = to_edge_transform_and_lower(
         torch.export.export(quantized, inputs), partitioner=[TOSAPartitioner(target)]
     )
+    return quantized, edge
+
+
+def run_lowered_on_tosa(edge: EdgeProgramManager, inputs: tuple[Any, ...]) -> Any:
+    """Run a program on TOSA's reference model."""
+    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
+
     with TosaReferenceModelDispatch():
-        observed = edge.exported_program().module()(*inputs)
-    return quantized(*inputs), observed
+        return edge.exported_program().module()(*inputs)
 
 
 def rewrite_for_tosa(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:

@@ -11,6 +11,8 @@ RECOGNISED = {
     "arm_cosine_similarity": "DecomposeCosineSimilarityPass",
     "arm_full_like_dtype": "ConvertFullLikeToFullPass gives the result",
     "arm_max_indices": "ConvertMinMaxPass takes the only reader",
+    "arm_stack_of_parameter": "A stack in the last dimension becomes",
+    "arm_transposed_parameter": "NormalizeDelegateIOLayoutPass permutes",
     "arm_two_elus": "ConvertELUParamsPass",
     "arm_inplace_state": "RewriteInplaceArithmeticPass",
     "arm_var_of_all": "DecomposeVarPass",
@@ -128,6 +130,7 @@ _CONSTANT = "whether an operand is a constant is not among the signs"
 UNRECOGNISED = {
     "torchao_norm_used_twice": "other quantizer passes change a module, too, in the same words",
     "arm_frozen_norm": "that a vector is a buffer is not among the signs",
+    "torchao_folds_written_copy": "that a copy is written to is not among the signs",
     "arm_merged_quantization": "that two operators are equal is not among the signs",
     "arm_cast_to_bool": "the converter's error names the whole graph",
     "coreml_cond": "the error of a conditional is that of other programs, too",

@@ -53,6 +53,8 @@ TOSA: list[KnownIssue] = [
     ),
     # Running
     issue(_INT, "gather/dim0", error="index_util|Expected dtype int64", op="gather|scatter*"),
+    issue(_INT, "int_moved/rows_of_parameter_added", target="tosa:int*", op="*",
+          error=r"\((\d+), (\d+)\) for a planned tensor of \d+ bytes \S+\(\2, \1\)"),
     issue(_INT, "int_conv2d/same_even_kernel_relu", error=r"bytes int8\(.*for a planned tensor",
           op="pad|relu"),
     issue(_FP, "opinfo/native_group_norm/float32_2", target=_BOTH,

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch.export import Dim
+from torch.nn import ConvTranspose3d
 
 from harness import Case
-from suites.build import add_vacuous_reasons, distinct, ints, op, randn, uniform
+from suites.build import add_vacuous_reasons, distinct, ints, nn_case, op, randn, uniform
 from suites.mlx.only import on_mlx, with_number
 
 _LENGTH = Dim("length", min=3, max=12)
@@ -101,6 +102,9 @@ CASES: list[Case] = on_mlx(
     op("std/one_element_nan", lambda x: x.std([1]), randn(3, 1)),
     op("scatter_add/part_of_the_columns", lambda x, i, y: x.scatter_add(0, i, y), randn(4, 5),
        ints(0, 4, 3, 2), randn(3, 2)),
+    nn_case("convolution/transposed_3d_uneven",
+            lambda: ConvTranspose3d(2, 3, 3, (1, 2, 3), (0, 1, 2), (0, 1, 2), dilation=(1, 2, 3)),
+            randn(1, 2, 3, 4, 3)),
     op("scatter_add/one_of_the_rows", lambda x, i, y: x.scatter_add(1, i, y), randn(4, 5),
        ints(0, 5, 1, 3), randn(1, 3)),
     # Arithmetic on sizes

@@ -35,6 +35,21 @@ class _Writes(Module):
         return result
 
 
+class _WritesCopy(Module):
+    """Two layers, and between them a copy of a parameter, a part of which is overwritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = Linear(8, 4), Linear(6, 4)
+        self.kept = torch.nn.Parameter(torch.randn(3, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        copy = self.kept.clone()
+        copy[:, :4] = self.first(x)
+        result: torch.Tensor = self.last(copy)
+        return result
+
+
 def _activation(name: str, make: Callable[[], Module]) -> Case:
     return nn_case(
         f"int_in_place/{name}",
@@ -104,6 +119,9 @@ _CASES = [
     _write("copy_to_part", _copy_to_part),
     _write("set_column", _set_column),
     _write("zero_row", _zero_row),
+]
+_CASES += [
+    nn_case("int_in_place/set_part_of_copy", _WritesCopy, randn(3, 8), calls=[[randn(3, 8)]]),
 ]
 _PLAIN = ("leaky_relu", "hardswish", "silu", "add", "mul", "clamp", "copy_to_part", "set_column")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from harness import Case
-from suites.build import op, randn
+from suites.build import nn_case, op, randn
 from suites.quant.only import TOSA, on
 from suites.selection import take_one_of
 
@@ -75,4 +76,56 @@ CASES = take_one_of(2, CASES)
 CASES += on(
     f"xnnpack:int8|{TOSA}",
     op("int_moved/rows_into_cat", _join(torch.t), randn(3, 4), randn(3, 4)),
+)
+
+
+class _OfParameter(torch.nn.Module):
+    """Moves a parameter, and calls a function of the result and of the input, moved alike."""
+
+    def __init__(
+        self, move: Move, function: Callable[..., torch.Tensor], shape: tuple[int, ...] = (4, 4, 4)
+    ) -> None:
+        super().__init__()
+        self.parameter = torch.nn.Parameter(torch.randn(shape))
+        self.move, self.function = move, function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(self.move(self.parameter), self.move(x).contiguous())
+
+
+def _stack(w: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    return torch.stack([w, x], dim)
+
+
+# A moved constant may be folded, and its layout decides that of a sum.
+_READERS: dict[str, Callable[..., torch.Tensor]] = {
+    "added": torch.add,
+    "joined": lambda w, x: torch.cat([w, x * 9.0]),
+}
+CASES += [
+    replace(case, plain_targets="tosa:int" if name == "transpose" else "")
+    for name, move in _MOVES.items()
+    for reader, function in _READERS.items()
+    for case in on(
+        f"xnnpack:int8|{TOSA}",
+        nn_case(
+            f"int_moved/{name}_of_parameter_{reader}", partial(_OfParameter, move, function), _X
+        ),
+    )
+]
+CASES += on(
+    f"xnnpack:int8|{TOSA}",
+    nn_case(
+        "int_moved/rows_of_parameter_added",
+        partial(_OfParameter, torch.t, torch.add, (3, 4)),
+        randn(3, 4),
+    ),
+    *(
+        nn_case(
+            f"int_stack/of_parameter_{name}",
+            partial(_OfParameter, lambda x: x, partial(_stack, dim=dim)),
+            _X,
+        )
+        for name, dim in (("first", 0), ("last", -1))
+    ),
 )

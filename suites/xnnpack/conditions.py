@@ -26,7 +26,7 @@ from torch.nn import (
 )
 
 from harness import Case
-from suites.build import Input, ints, nn_case, op, randn
+from suites.build import Input, ints, nn_case, op, positive, randn
 
 
 class _Around(Module):
@@ -114,6 +114,9 @@ _LAYOUTS = [
 ]  # fmt: skip
 
 _OTHERS = [
+    op("_native_batch_norm_legit_no_training/all_results",
+       lambda x, m, v: torch.ops.aten._native_batch_norm_legit_no_training(
+           x, None, None, m, v, 0.1, 1e-5), _IMAGE, randn(3), positive(3)),
     op("gelu/half", lambda x: F.gelu(x.half()).float(), randn(3, 5)),
     op("cat_of_four/dim1", lambda x: torch.cat(x.exp().unbind(0), 1), randn(4, 2, 3, 4)),
     op("mean/wider_result", lambda x: x.mean((2, 3), keepdim=True, dtype=torch.float64).float(),

@@ -54,7 +54,10 @@ SEVERAL: list[Limitation] = [
                 "xnnpack:int8*|tosa:int|cortex_m:*|coreml:int8|openvino:int8",
                 "int_in_place/copy_to_part|int_in_place/set_column|int_in_place/zero_row",
             ),
-            ("xnnpack:int8*|cortex_m:*|coreml:int8|openvino:int8", "int_in_place/add_to_part"),
+            (
+                "xnnpack:int8*|cortex_m:*|coreml:int8|openvino:int8",
+                "int_in_place/add_to_part|int_in_place/set_part_of_copy",
+            ),
         )
     ),
     copy_limitation(
