@@ -102,6 +102,7 @@ CASES: list[Case] = on_mlx(
     op("std/one_element_nan", lambda x: x.std([1]), randn(3, 1)),
     op("scatter_add/part_of_the_columns", lambda x, i, y: x.scatter_add(0, i, y), randn(4, 5),
        ints(0, 4, 3, 2), randn(3, 2)),
+    op("hardtanh/without_bounds", torch.ops.aten.hardtanh.default, uniform(-3, 3, 4, 5)),
     nn_case("convolution/transposed_3d_uneven",
             lambda: ConvTranspose3d(2, 3, 3, (1, 2, 3), (0, 1, 2), (0, 1, 2), dilation=(1, 2, 3)),
             randn(1, 2, 3, 4, 3)),

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import ConvTranspose2d
 
 from harness import Case
-from suites.build import bools, distinct, nn_case, op, randn, uniform
+from suites.build import bools, distinct, ints, nn_case, op, randn, uniform
 
 
 class _Lstm(torch.nn.Module):
@@ -48,6 +48,8 @@ def _resized(mode: str, **size: Any) -> Callable[[Tensor], Tensor]:
 
 _CASES = [
     op("clamp/bool_bound", lambda x: torch.clamp(x, max=True), randn(3, 5)),
+    op("index_select/vector_int32",
+       lambda x, i: x.index_select(0, i) * 2.0, distinct(6), ints(0, 6, 3, dtype=torch.int32)),
     op("index_select/vector", lambda x: x.index_select(0, torch.tensor([4, 0, 2])) * 2.0,
        distinct(6)),
     op("masked_fill/infinite", lambda x, m: x.masked_fill(m, math.inf).clamp(-1.0, 1.5),
@@ -71,11 +73,13 @@ _CASES = [
        randn(1, 2, 32, 16)),
     op("upsample_bilinear2d/times_seventeen", _resized("bilinear", scale_factor=17),
        randn(1, 1, 2, 3)),
-    # TOSA's largest scale is 256.
-    op("upsample_bilinear2d/beyond_the_largest_scale", _resized("bilinear", size=(300, 2)),
-       randn(1, 1, 1, 2)),
-    op("upsample_nearest2d/times_twenty_of_fourths", _resized("nearest", size=(81, 5)),
-       randn(1, 1, 4, 4)),
+    # A scale is a fraction of twice the sizes; its numerator may be 2048.
+    op("upsample_bilinear2d/beyond_the_largest_numerator", _resized("bilinear", size=(1030, 2)),
+       randn(1, 1, 3, 2)),
+    op("upsample_nearest2d/large_numbers", _resized("nearest", size=(41, 5)),
+       randn(1, 1, 40, 4)),
+    op("upsample_nearest2d/large_numbers_in_rows", _resized("nearest", size=(5, 41)),
+       randn(1, 1, 4, 40)),
     op("upsample_bilinear2d/uneven", _resized("bilinear", size=(7, 3)), randn(1, 2, 3, 5)),
     op("upsample_nearest2d/to_a_sixteenth", _resized("nearest", scale_factor=1 / 16),
        randn(1, 2, 32, 16)),
@@ -113,3 +117,13 @@ CASES: list[Case] = [
     )
     for case in _CASES
 ]
+# The passes of the quantizer replace infinities before anything is observed.
+CASES += [
+    replace(case, targets="tosa:int", plain_targets="tosa:int", tags=case.tags | {"conditions"})
+    for case in (
+        op("masked_fill/to_infinity", lambda x, m: x.masked_fill(m, math.inf), randn(3, 5),
+           bools(3, 5)),
+        op("masked_fill/to_the_largest_number",
+           lambda x, m: x.masked_fill(m, torch.finfo(torch.float32).max), randn(3, 5), bools(3, 5)),
+    )
+]  # fmt: skip

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from harness import Limitation, Status
-from suites.known import copy_to_vgf
+from suites.known import copy_limitation, copy_to_vgf
+from suites.ops.limitations import LIMITATIONS as OPS
 
 LIMITATIONS: list[Limitation] = [
+    copy_limitation(
+        OPS,
+        "tosa:int",
+        "masked_fill/minus_inf",
+        "masked_fill/to_infinity",
+        error="got 255, expected inf",
+    ),
+    copy_limitation(
+        OPS,
+        "tosa:int",
+        "masked_fill/minus_inf",
+        "masked_fill/to_the_largest_number",
+        error="got 255, expected 3.4",
+    ),
     Limitation(
         target="tosa:fp",
         case="clamp/bool_bound",
