@@ -26,7 +26,6 @@ from torch.nn import (
 
 from harness import Case
 from suites.build import Input, nn_case, op, positive, randn, uniform
-from suites.selection import take_one_of
 
 
 class Residual(Module):
@@ -165,4 +164,3 @@ CASES: list[Case] = [
     )
     for case in (*_LAYERS, *_POOLS, *_ELEMENTWISE, *_TABLES, *_BOUNDED, *_MODELS)
 ]
-CASES = take_one_of(2, CASES)

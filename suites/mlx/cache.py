@@ -20,7 +20,6 @@ import torch
 from torch.export import Dim
 
 from harness import Case, Inputs
-from suites.selection import take_one_of
 
 Steps = Sequence[tuple[int, int]]
 """Position and number of tokens of each call; the first is exported."""
@@ -346,4 +345,3 @@ CASES: list[Case] = [
     in_graph("ring_attended_6_cells", partial(Ring, 4, 3, True), _WRAPS, 3),
     in_graph("hf_static", HFStatic, _CHUNKS, 8),
 ]  # fmt: skip
-CASES = take_one_of(2, CASES)

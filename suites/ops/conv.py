@@ -173,11 +173,4 @@ CASES: list[Case] = [
             targets="tosa:fp|tosa:int"),
 ]
 
-# These alone notice mutants of the backends that the others do not.
-CASES = take_turns(
-    CASES,
-    also={
-        "convolution/transposed_1d": "tosa:fp",
-        "convolution/transposed_2d_grouped": "xnnpack:fp32",
-    },
-)
+CASES = take_turns(CASES)

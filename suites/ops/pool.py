@@ -100,12 +100,4 @@ CASES = add_vacuous_reasons(
     },
 )
 
-# These alone notice mutants of the backends that the others do not.
-CASES = take_turns(
-    CASES,
-    also={
-        "max_pool2d_with_indices/unread_edge": "tosa:int",
-        "avg_pool2d/unread_edge": "tosa:int",
-        "upsample_nearest2d/uneven_size": "mlx:fp32",
-    },
-)
+CASES = take_turns(CASES)

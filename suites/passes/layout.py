@@ -6,7 +6,6 @@ import torch
 
 from harness import Inputs, PassCase
 from suites.passes.graphs import MOVED, NIGHTLY, graph
-from suites.selection import take_one_of
 
 LAST = torch.channels_last
 
@@ -62,4 +61,3 @@ CASES = [
     *PassCase("permutes_in_order", "".join(f"+{name}" for name in MOVING), PERMUTED,
               "portable:fp32|xnnpack:fp32|tosa:fp").cases,
 ]  # fmt: skip
-CASES = take_one_of(2, CASES)

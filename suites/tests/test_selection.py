@@ -1,0 +1,34 @@
+"""Which cells a plain run selects of a suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness import Case
+from suites.ops import binary, cast, compare, conv, index, norm, pool, reduce, shape, unary
+from suites.quant import joined
+from suites.selection import ALONE, take_one_of, take_turns
+
+_FIRST = Case("add/first", lambda: None)  # type: ignore[arg-type, return-value]
+_CASES = [replace(_FIRST, name=f"add/{number}") for number in range(4)]
+
+
+def test_the_first_case_of_an_operator_is_on_all_targets_and_others_take_turns() -> None:
+    taking = take_turns(_CASES, ("tosa:int", ""), ("mlx:*",))
+    assert [case.plain_targets for case in taking] == ["*", "tosa:int|mlx:*", "mlx:*",
+                                                       "tosa:int|mlx:*"]  # fmt: skip
+
+
+def test_one_of_each_two_cases_stays_and_cases_of_the_nightly_run_do_not_count() -> None:
+    nightly = replace(_FIRST, tags=frozenset({"nightly"}))
+    aside = replace(_FIRST, plain_targets="")
+    taking = take_one_of(2, [nightly, _CASES[0], aside, *_CASES[1:]])
+    assert [case.plain_targets for case in taking] == ["*", "*", "", "", "*", ""]
+
+
+def test_cells_that_alone_cover_something_exist_and_are_selected() -> None:
+    modules = (binary, cast, compare, conv, index, norm, pool, reduce, shape, unary, joined)
+    cases = {case.name: case for module in modules for case in module.CASES}
+    for name, targets in ALONE.items():
+        plain = cases[name].plain_targets
+        assert plain == "*" or set(targets.split("|")) <= set(plain.split("|")), name
