@@ -13,9 +13,8 @@ from harness import Case
 from harness.model.registry import NIGHTLY
 
 _SLOW = ("tosa:int", "metal:fp32", "tosa:fp", "portable:fp32", "")
-_FAST = ("[!mpt]*", "mlx:*")
-"""All targets of a plain run in turns: five slow ones, of which one is none, and two groups."""
-
+_OTHERS = ("[!mpt]*", "mlx:*")
+"""All targets of a plain run in turns: each slow one and none, and the others in two groups."""
 
 ALONE = {
     "_to_copy/int32_to_fp32": "tosa:int",
@@ -53,7 +52,7 @@ def take_turns(cases: Sequence[Case], *turns: Sequence[str]) -> list[Case]:
         turns: lists of globs over targets. An empty text stands for none. Default: one of the
             slow targets and one of the others.
     """
-    turns = turns or (_SLOW, _FAST)
+    turns = turns or (_SLOW, _OTHERS)
     before = Counter[str]()
     taking = list[Case]()
     for case in cases:

@@ -4,7 +4,7 @@ Backends treat an operand that is a constant in another way than an input. They 
 only then (XNNPACK's products), and fold, pack and permute the constant while they lower. Each case
 of :mod:`suites.ops` with two or more inputs is tried with each of them as the only input, on the
 targets where it has no limitation. Cases about inputs that are vectors of a norm (``norm_*``), not
-finite or empty are left out.
+finite, empty or zero divisors are left out.
 """
 
 from __future__ import annotations
