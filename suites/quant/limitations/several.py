@@ -61,6 +61,10 @@ SEVERAL: list[Limitation] = [
         )
     ),
     copy_limitation(
+        COREML, "coreml:fp32", "max_pool2d_with_indices/plain", "int_moved/max_pool_*",
+        target="coreml:int8",
+    ),
+    copy_limitation(
         COREML_INT8, "coreml:int8", "add/int32", "int_shared/sums_of_floats_and_integers"
     ),
     copy_limitation(
