@@ -1,6 +1,6 @@
 """Which cells of a suite a plain run selects; the nightly run selects all.
 
-A plain run has every operator on every target, and of further cases what takes its turn.
+Suites choose by ``plain_targets`` of their cases, most of them by these rules.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ lowering, or notice a mutant (docs/trust.md)."""
 def take_turns(cases: Sequence[Case], *turns: Sequence[str]) -> list[Case]:
     """Let the cases of an operator take turns on targets in a plain run.
 
-    The first case of each operator is selected on all targets, and each further case on one entry
-    of each list, and on those that it alone covers. Cases that choose their ``plain_targets`` keep
-    them, and do not count. The nightly run selects all cells.
+    The first case of each operator is selected on all targets. Each further case is selected on one
+    entry of each list, and on its targets in ``ALONE``. Cases that set ``plain_targets`` themselves
+    stay as they are and take no turn.
 
     Args:
         cases: the cases of a suite, in their order.

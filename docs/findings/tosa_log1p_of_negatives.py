@@ -1,7 +1,7 @@
 """Arm's log1p in floating point uses a Taylor series for every negative argument."""
 
 import torch
-from common import Observation, lower, main
+from common import Observation, main, run_on_tosa
 
 
 class Log1p(torch.nn.Module):
@@ -10,14 +10,8 @@ class Log1p(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-
     inputs = (torch.tensor([-0.99, -0.9, -0.5, 0.5]),)
-    edge = lower(Log1p(), inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
-    with TosaReferenceModelDispatch():
-        observed = edge.exported_program().module()(*inputs)
+    observed = run_on_tosa(Log1p(), inputs)
     x, expected = inputs[0].double(), torch.log1p(*inputs)
     series = sum(-((-x) ** power) / power for power in range(1, 7))
     print(f"six terms of the series: {series.tolist()}")

@@ -1,7 +1,7 @@
 """Arm's TOSA passes drop a transposition before a subtraction from a number."""
 
 import torch
-from common import Observation, lower, main
+from common import Observation, main, run_on_tosa
 
 X = torch.arange(6.0).reshape(2, 3)
 
@@ -12,13 +12,7 @@ class Difference(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-
-    edge = lower(Difference(), (X,), TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
-    with TosaReferenceModelDispatch():
-        observed = edge.exported_program().module()(X)
+    observed = run_on_tosa(Difference(), (X,))
     expected = Difference()(X)
     return Observation(
         expected.tolist(),

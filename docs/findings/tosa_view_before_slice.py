@@ -1,7 +1,7 @@
 """Arm's TOSA passes move a view before a slice that is not one range of the merged dimension."""
 
 import torch
-from common import Observation, lower, main
+from common import Observation, main, run_on_tosa
 
 
 class Scores(torch.nn.Module):
@@ -12,10 +12,6 @@ class Scores(torch.nn.Module):
 
 
 def observe() -> Observation:
-    from executorch.backends.arm.test.runner_utils import TosaReferenceModelDispatch
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-
     def scores(batches: int) -> tuple[list[float], list[float]]:
         """Return the score of each batch and head, of the eager module and of the delegate.
 
@@ -26,9 +22,7 @@ def observe() -> Observation:
         batch, part, head = torch.meshgrid(*whose, indexing="ij")
         keys = (1000 * batch + 100 * part + 10 * head).float()[:, None, :, :, None]
         inputs = (torch.full((batches, 2, 5, 4), 0.25), keys.repeat(1, 3, 1, 1, 4))
-        edge = lower(Scores(), inputs, TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")))
-        with TosaReferenceModelDispatch():
-            found = edge.exported_program().module()(*inputs)
+        found = run_on_tosa(Scores(), inputs)
         expected, observed = (each[:, :, 0, 0].flatten() for each in (Scores()(*inputs), found))
         return expected.tolist(), observed.tolist()
 

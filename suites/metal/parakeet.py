@@ -6,6 +6,7 @@ distance, shifted so that each row begins at its own distance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -113,6 +114,11 @@ def conformer(batch: int, bias: bool = True) -> tuple[torch.nn.Module, Inputs]:
 _MODEL = frozenset({"model", "fp32"})
 _FRAMES = {1: Dim("eighths", min=4, max=16) * 8}
 
+
+def _model(name: str, build: Callable[[], tuple[torch.nn.Module, Inputs]]) -> Case:
+    return Case(f"parakeet/{name}", build, tags=_MODEL, plain_targets="")
+
+
 CASES: list[Case] = on_metal(
     op("relative_shift/of_input", shift, randn(1, 2, 5, 9)),
     op("relative_shift/of_product", lambda q, p: shift(q @ p)[..., :5], randn(1, 2, 5, 8),
@@ -126,13 +132,14 @@ CASES: list[Case] = on_metal(
     _attention("products", 1, 5, 24, fused=False),
     replace(_attention("products_batch_2", 2, 5, 24, fused=False), plain_targets=""),
     _attention("head_dim_12", 1, 5, 24),
-    Case("parakeet/layers", partial(conformer, 1), tags=_MODEL, plain_targets=""),
-    Case("parakeet/layers_batch_2", partial(conformer, 2), tags=_MODEL, plain_targets=""),
-    Case("parakeet/layers_no_bias", partial(conformer, 1, False), tags=_MODEL, plain_targets=""),
-    Case("parakeet/encoder", partial(encoder, 2), tags=_MODEL, plain_targets=""),
-    Case("parakeet/encoder_eager_attention", partial(encoder, 1, attention="eager"), tags=_MODEL,
-         plain_targets=""),
-    Case("parakeet/encoder_dynamic", partial(encoder, 1), dynamic_shapes=(_FRAMES,),
-         calls=lambda: [(torch.randn(1, frames, MELS),) for frames in (32, 128)],
-         tags=_MODEL | {"dynamic"}, plain_targets=""),
+    _model("layers", partial(conformer, 1)),
+    _model("layers_batch_2", partial(conformer, 2)),
+    _model("layers_no_bias", partial(conformer, 1, False)),
+    _model("encoder", partial(encoder, 2)),
+    _model("encoder_eager_attention", partial(encoder, 1, attention="eager")),
+    replace(
+        _model("encoder_dynamic", partial(encoder, 1)), dynamic_shapes=(_FRAMES,),
+        calls=lambda: [(torch.randn(1, frames, MELS),) for frames in (32, 128)],
+        tags=_MODEL | {"dynamic"},
+    ),
 )  # fmt: skip

@@ -141,9 +141,9 @@ def generation_case(
     steps: int = STEPS,
     dynamic: Any = None,
     targets: str = USUAL,
-    plain_targets: str = "",
 ) -> Case:
-    """Make a case of one conversation for each prompt, and the first prompt again.
+    """Make a case of one conversation for each prompt, and the first prompt again; a plain run
+    does not select it.
 
     Args:
         name: ``architecture/variant``.
@@ -153,7 +153,6 @@ def generation_case(
         steps: number of tokens generated after the first prompt; 4 are generated after the others.
         dynamic: ``dynamic_shapes`` of ``torch.export.export``; each prompt is then one call.
         targets: globs over targets.
-        plain_targets: see :class:`harness.Case`.
     """
     further: list[Inputs] = []
     at_once = dynamic is not None
@@ -177,7 +176,7 @@ def generation_case(
         calls=lambda: list(further),
         tags=frozenset(words),
         targets=targets,
-        plain_targets=plain_targets,
+        plain_targets="",
     )
 
 
@@ -197,11 +196,7 @@ _MASKED = (*_TOKENS, {2: _LENGTH})
 _HEARD = ({1: _LENGTH}, None, {0: _LENGTH})
 
 CASES: list[Case] = [
-    generation_case(
-        "llama/decode",
-        lambda: Shipped(llama()),
-        plain_step,
-    ),
+    generation_case("llama/decode", lambda: Shipped(llama()), plain_step),
     generation_case(
         "llama/decode_positioned",
         lambda: Positioned(llama()),

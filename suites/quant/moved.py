@@ -93,10 +93,6 @@ class _OfParameter(torch.nn.Module):
         return self.function(self.move(self.parameter), self.move(x).contiguous())
 
 
-def _stack(w: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
-    return torch.stack([w, x], dim)
-
-
 # A moved constant may be folded, and its layout decides that of a sum.
 _READERS: dict[str, Callable[..., torch.Tensor]] = {
     "added": torch.add,
@@ -123,7 +119,7 @@ CASES += on(
     *(
         nn_case(
             f"int_stack/of_parameter_{name}",
-            partial(_OfParameter, lambda x: x, partial(_stack, dim=dim)),
+            partial(_OfParameter, lambda x: x, lambda w, x, dim=dim: torch.stack([w, x], dim)),
             _X,
         )
         for name, dim in (("first", 0), ("last", -1))

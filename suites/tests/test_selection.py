@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness import Case
+import torch
+
+from suites.build import op, randn
 from suites.ops import binary, cast, compare, conv, index, norm, pool, reduce, shape, unary
 from suites.quant import joined
 from suites.selection import ALONE, take_one_of, take_turns
 
-_FIRST = Case("add/first", lambda: None)  # type: ignore[arg-type, return-value]
-_CASES = [replace(_FIRST, name=f"add/{number}") for number in range(4)]
+_CASES = [op(f"abs/{number}", torch.abs, randn(3)) for number in range(4)]
 
 
 def test_the_first_case_of_an_operator_is_on_all_targets_and_others_take_turns() -> None:
@@ -20,8 +21,8 @@ def test_the_first_case_of_an_operator_is_on_all_targets_and_others_take_turns()
 
 
 def test_one_of_each_two_cases_stays_and_cases_of_the_nightly_run_do_not_count() -> None:
-    nightly = replace(_FIRST, tags=frozenset({"nightly"}))
-    aside = replace(_FIRST, plain_targets="")
+    nightly = replace(_CASES[0], tags=frozenset({"nightly"}))
+    aside = replace(_CASES[0], plain_targets="")
     taking = take_one_of(2, [nightly, _CASES[0], aside, *_CASES[1:]])
     assert [case.plain_targets for case in taking] == ["*", "*", "", "", "*", ""]
 

@@ -7,19 +7,12 @@ from suites.known import copy_limitation, copy_to_vgf
 from suites.ops.limitations import LIMITATIONS as OPS
 
 LIMITATIONS: list[Limitation] = [
-    copy_limitation(
-        OPS,
-        "tosa:int",
-        "masked_fill/minus_inf",
-        "masked_fill/to_infinity",
-        error="got 255, expected inf",
-    ),
-    copy_limitation(
-        OPS,
-        "tosa:int",
-        "masked_fill/minus_inf",
-        "masked_fill/to_the_largest_number",
-        error="got 255, expected 3.4",
+    *(
+        copy_limitation(OPS, "tosa:int", "masked_fill/minus_inf", case, error=error)
+        for case, error in (
+            ("masked_fill/to_infinity", "got 255, expected inf"),
+            ("masked_fill/to_the_largest_number", "got 255, expected 3.4"),
+        )
     ),
     Limitation(
         target="tosa:fp",

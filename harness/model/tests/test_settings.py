@@ -73,7 +73,6 @@ def lower(target: str) -> Tester:
 
 
 @pytest.mark.nightly
-@pytest.mark.one_of(100)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_setting_changes_the_program_and_not_the_verdict(target: str) -> None:
     varied = run_cell(NET, target)

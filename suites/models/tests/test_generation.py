@@ -52,21 +52,17 @@ def describe_margin(tester: Tester, call: int) -> str:
     return f"the two best are {float(best[0] - best[1]):.3g} apart, the bound is {bound:.3g}"
 
 
-NIGHTLY = pytest.mark.nightly
-
-
 @pytest.mark.nightly
-@pytest.mark.one_of(20)
 @pytest.mark.parametrize(
     ("name", "target"),
     [
         ("llama/decode", "xnnpack:fp32"),
-        pytest.param("llama/decode", "mlx:fp32", marks=NIGHTLY),
-        pytest.param("llama/decode", "metal:fp32", marks=NIGHTLY),
-        pytest.param("llama/decode", "tosa:fp", marks=NIGHTLY),
-        pytest.param("whisper/decode", "xnnpack:fp32", marks=NIGHTLY),
+        ("llama/decode", "mlx:fp32"),
+        ("llama/decode", "metal:fp32"),
+        ("llama/decode", "tosa:fp"),
+        ("whisper/decode", "xnnpack:fp32"),
         ("whisper/decode", "mlx:fp32"),
-        pytest.param("mamba/decode", "xnnpack:fp32", marks=NIGHTLY),
+        ("mamba/decode", "xnnpack:fp32"),
     ],
 )
 def test_a_program_generates_the_tokens_of_eager_repeatedly(name: str, target: str) -> None:

@@ -147,7 +147,6 @@ def test_hostile_nodes_give_results_or_are_refused(worker: Worker) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("fault", "kind", "said"),
     [

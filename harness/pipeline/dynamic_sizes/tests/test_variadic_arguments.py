@@ -19,7 +19,6 @@ class Summed(torch.nn.Module):
 
 
 @pytest.mark.nightly
-@pytest.mark.one_of(8)
 @pytest.mark.parametrize(
     "dynamic_shapes",
     [
